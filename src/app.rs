@@ -1,0 +1,1 @@
+//! Composition root: builds a gateway from its parts.

@@ -1,0 +1,89 @@
+//! One verified upload on its way to the store.
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+use super::batch::{Batch, Limits, Unreadable};
+use super::decode;
+use super::ids::{BatchId, DeviceId};
+use super::reason::Reason;
+use super::signature::{KeyFingerprint, Signer, VerifiedBody};
+use super::time::Timestamp;
+
+/// First 16 bytes of SHA-256: tells one body from another. Whoever could make two bodies collide holds the
+/// key that signs them, and would deceive only their own device.
+pub type BodyHash = [u8; 16];
+
+/// Hashes a body, or the bytes of one record, for the quarantine and the duplicate check.
+pub fn body_hash(bytes: &[u8]) -> BodyHash {
+    let mut hash = BodyHash::default();
+    hash.copy_from_slice(&Sha256::digest(bytes)[..16]);
+    hash
+}
+
+/// A verified upload, read: all that the decision needs and the store keeps.
+#[derive(Clone, Debug)]
+pub struct Upload {
+    /// Whose upload this is: the signer; with the shared fleet key the device the body names. `None` only
+    /// where that key signed a body that names no device.
+    pub device_id: Option<DeviceId>,
+    /// Which fleet key signed.
+    pub key: KeyFingerprint,
+    /// When its last byte arrived.
+    pub received_at: Timestamp,
+    /// The body as sent.
+    pub body: Bytes,
+    /// Its hash.
+    pub body_hash: BodyHash,
+    /// What the body says.
+    pub content: Result<Batch, Unreadable>,
+}
+
+impl Upload {
+    /// Reads a verified body. Never fails: what cannot be read becomes an [`Unreadable`] content.
+    pub fn read(body: VerifiedBody, received_at: Timestamp, limits: &Limits) -> Self {
+        let content = decode::decode(body.bytes(), limits);
+        let named = match &content {
+            Ok(batch) => Some(&batch.device_id),
+            Err(unreadable) => unreadable.device_id.as_ref(),
+        };
+        let (device_id, content) = match body.signer() {
+            Signer::Fleet => (named.cloned(), content),
+            Signer::Device(signer) if named.is_some_and(|named| named != signer) => {
+                (Some(signer.clone()), Err(mismatch(&content, signer)))
+            }
+            Signer::Device(signer) => (Some(signer.clone()), content),
+        };
+        let key = body.key();
+        let bytes = body.into_bytes();
+        Self { device_id, key, received_at, body_hash: body_hash(&bytes), body: bytes, content }
+    }
+
+    /// This upload as one on which the gateway itself failed: it goes to quarantine whole.
+    #[must_use]
+    pub fn into_internal_error(mut self, detail: String) -> Self {
+        let batch_id = self.batch_id().cloned();
+        let device_id = self.device_id.clone();
+        self.content = Err(Unreadable { reason: Reason::InternalError, detail, device_id, batch_id });
+        self
+    }
+
+    /// The batch id, where one could be read.
+    pub fn batch_id(&self) -> Option<&BatchId> {
+        match &self.content {
+            Ok(batch) => Some(&batch.batch_id),
+            Err(unreadable) => unreadable.batch_id.as_ref(),
+        }
+    }
+}
+
+fn mismatch(content: &Result<Batch, Unreadable>, signer: &DeviceId) -> Unreadable {
+    let (named, batch_id) = match content {
+        Ok(batch) => (Some(batch.device_id.clone()), Some(batch.batch_id.clone())),
+        Err(unreadable) => (unreadable.device_id.clone(), unreadable.batch_id.clone()),
+    };
+    let detail = named
+        .as_ref()
+        .map_or_else(String::new, |named| format!("the body names device {named}, signed has {signer}"));
+    Unreadable { reason: Reason::DeviceMismatch, detail, device_id: named, batch_id }
+}

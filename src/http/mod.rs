@@ -1,0 +1,1 @@
+//! HTTP: all routes as one table.

@@ -1,0 +1,1 @@
+//! Logging: structured lines to stderr.

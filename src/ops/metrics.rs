@@ -1,0 +1,1 @@
+//! Metrics: one registry a gateway, no global state.
