@@ -133,12 +133,7 @@ pub struct QuarantineFull;
 
 /// The epoch whose facts the decision needs: the one a batch names; else the current one. A known batch id is
 /// compared with what it brought the first time, in the epoch it then had.
-pub fn target_epoch(
-    batch: &Batch,
-    current: EpochId,
-    known: Option<&KnownBatch>,
-    policy: &Policy,
-) -> EpochId {
+pub fn target_epoch(batch: &Batch, current: EpochId, known: Option<&KnownBatch>, policy: &Policy) -> EpochId {
     match (batch.epoch_id, known, policy.reused_batch_id) {
         (Some(explicit), _, _) => explicit,
         (None, Some(known), ReusedBatchId::Quarantine) => known.epoch_id,
@@ -216,5 +211,6 @@ fn brings_nothing_new(batch: &Batch, judgement: &Judgement, snapshot: &Snapshot)
 /// The same, but it names the epoch of entries that were held for want of it.
 fn only_lifts(batch: &Batch, judgement: &Judgement, snapshot: &Snapshot) -> bool {
     let quarantined = |bytes: &[u8], reason| snapshot.quarantined.contains(&(body_hash(bytes), reason));
-    judgement.entries.is_empty() && batch.unusable.iter().all(|record| quarantined(&record.bytes, record.reason))
+    judgement.entries.is_empty()
+        && batch.unusable.iter().all(|record| quarantined(&record.bytes, record.reason))
 }

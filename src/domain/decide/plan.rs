@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::judge::Judgement;
 use super::{Policy, QUARANTINE_ENTRY_BYTES, QuarantineFull, Snapshot};
-use crate::domain::batch::Batch;
+use crate::domain::batch::{Batch, UnusableRecord};
 use crate::domain::epoch::Guard;
 use crate::domain::ids::{EpochId, Key, Seq};
 use crate::domain::reason::{Mark, NotApplied, Reason};
@@ -67,8 +67,8 @@ pub struct PlannedQuarantine {
     pub detail: String,
     /// Hash of the bytes: an identical one of the same device and reason is counted, not stored again.
     pub hash: BodyHash,
-    /// Where in the batch it stood; `None`: the body is kept whole.
-    pub place: Option<usize>,
+    /// Which of the batch's unusable records it is; `None`: the body is kept whole.
+    pub unusable: Option<usize>,
     /// Whether it is there already.
     pub known: bool,
     /// How many bytes.
@@ -86,7 +86,7 @@ pub struct Plan {
     pub counts: Option<Counts>,
     /// Why the body went to quarantine.
     pub reason: Option<Reason>,
-    /// A batch id to remember; `None` if it is known or the body is no batch.
+    /// A batch id to remember, with what it brought; `None` if that is nothing new.
     pub batch: Option<NewBatch>,
     /// `None`: the epoch stays as it is.
     pub epoch: Option<EpochPlan>,
@@ -139,7 +139,7 @@ impl Plan {
             reason,
             detail: detail.to_owned(),
             hash: upload.body_hash,
-            place: None,
+            unusable: None,
             known: snapshot.quarantined.contains(&(upload.body_hash, reason)),
             bytes,
             epoch_id: snapshot.epoch.epoch_id,
@@ -164,10 +164,7 @@ impl Plan {
         plan.held_delta = held_delta(&judgement);
         plan.conflicts_delta = judgement.conflicts_delta;
         plan.quarantine = unusable(batch, snapshot);
-        if snapshot.known_batch.is_none() {
-            plan.batch =
-                Some(NewBatch { epoch_id: snapshot.epoch.epoch_id, entries: judgement.entries.len() });
-        }
+        plan.batch = Some(NewBatch { epoch_id: snapshot.epoch.epoch_id, entries: judgement.entries.len() });
         if !judgement.entries.is_empty() || !judgement.lifts.is_empty() {
             plan.epoch = Some(epoch_plan(upload, batch, snapshot, policy, &judgement));
             if !snapshot.epoch.voided {
@@ -237,20 +234,21 @@ fn held_delta(judgement: &Judgement) -> i64 {
 /// Unusable records, each distinct one once: the same rubbish twice in a batch is one entry.
 fn unusable(batch: &Batch, snapshot: &Snapshot) -> Vec<PlannedQuarantine> {
     let mut seen = HashSet::new();
-    let entry = |record: &super::super::batch::UnusableRecord| {
+    let entry = |(place, record): (usize, &UnusableRecord)| {
         let hash = body_hash(&record.bytes);
-        let known = snapshot.quarantined.contains(&(hash, record.reason)) || !seen.insert((hash, record.reason));
+        let known =
+            snapshot.quarantined.contains(&(hash, record.reason)) || !seen.insert((hash, record.reason));
         PlannedQuarantine {
             reason: record.reason,
             detail: record.detail.clone(),
             hash,
-            place: Some(record.index),
+            unusable: Some(place),
             known,
             bytes: u64::try_from(record.bytes.len()).unwrap_or(u64::MAX),
             epoch_id: snapshot.epoch.epoch_id,
         }
     };
-    batch.unusable.iter().map(entry).collect()
+    batch.unusable.iter().enumerate().map(entry).collect()
 }
 
 fn epoch_plan(

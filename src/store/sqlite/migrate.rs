@@ -19,17 +19,18 @@ pub(super) const VERSION: i64 = STEPS[STEPS.len() - 1].0;
 pub(super) fn migrate(conn: &mut Connection) -> Result<(), StoreError> {
     let found = check(conn)?;
     for (number, name, sql) in STEPS.iter().filter(|(number, ..)| *number > found) {
-        let step = || -> rusqlite::Result<()> {
-            let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            tx.execute_batch(sql)?;
-            tx.pragma_update(None, "application_id", APPLICATION_ID)?;
-            tx.pragma_update(None, "user_version", number)?;
-            tx.commit()
-        };
-        { step }().map_err(at("bringing the database up to date"))?;
+        step(conn, *number, sql).map_err(at("bringing the database up to date"))?;
         tracing::info!(version = number, step = name, "database brought up to date");
     }
     Ok(())
+}
+
+fn step(conn: &mut Connection, number: i64, sql: &str) -> rusqlite::Result<()> {
+    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    tx.execute_batch(sql)?;
+    tx.pragma_update(None, "application_id", APPLICATION_ID)?;
+    tx.pragma_update(None, "user_version", number)?;
+    tx.commit()
 }
 
 /// The version found, 0 for an empty file; an error for one that this binary must not touch.
