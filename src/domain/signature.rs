@@ -129,13 +129,16 @@ fn finish(keyed: Hmac<Sha256>, body: &[u8]) -> [u8; SIGNATURE_LEN] {
 
 /// Signs a body as a tracker does: HMAC-SHA256 in 64 lower-case hex digits, without `sha256=`.
 pub fn sign(key: &[u8; SIGNATURE_LEN], body: &[u8]) -> String {
+    hex(&finish(keyed(key), body))
+}
+
+fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
-    let mut hex = String::with_capacity(2 * SIGNATURE_LEN);
-    for byte in finish(keyed(key), body) {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
         // Writing to a String cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-    }
-    hex
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// A device's key as it is given out: standard base64 with padding.

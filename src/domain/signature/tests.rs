@@ -35,7 +35,7 @@ fn read(lines: &[&str]) -> Offered {
 
 /// Every spelling of one signature that counts.
 fn spellings(mac: &[u8; 32]) -> Vec<String> {
-    let lower: String = mac.iter().map(|byte| format!("{byte:02x}")).collect();
+    let lower = hex(mac);
     let bare = [
         lower.clone(),
         lower.to_uppercase(),
