@@ -1,1 +1,4 @@
+//! The integration tests: one binary, because every further one would link the whole program again.
 
+mod store;
+mod support;
