@@ -12,7 +12,7 @@ mod tests;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 pub(crate) use self::read::Reader;
@@ -22,32 +22,8 @@ use super::secrets::Configured;
 use crate::domain::batch::Limits;
 use crate::domain::decide::{Policy, ReusedBatchId};
 use crate::store::StoreOptions;
+pub use crate::store::StoreUrl;
 use crate::store::writer::WriterOptions;
-
-/// Where the store is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoreUrl {
-    /// `sqlite:PATH`; its folder is the data directory.
-    Sqlite(PathBuf),
-}
-
-impl StoreUrl {
-    /// The data directory: where secrets are kept beside the database.
-    pub fn data_dir(&self) -> &Path {
-        let Self::Sqlite(path) = self;
-        match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        }
-    }
-}
-
-impl fmt::Display for StoreUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Sqlite(path) = self;
-        write!(f, "sqlite:{}", path.display())
-    }
-}
 
 /// How the HTTP side behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +79,14 @@ pub struct Config {
     pub writer: WriterOptions,
     /// HTTP behaviour.
     pub http: HttpOptions,
+}
+
+impl Config {
+    /// The data directory: the folder of the database, where secrets are kept beside it.
+    pub fn data_dir(&self) -> &Path {
+        let StoreUrl::Sqlite(path) = &self.store;
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    }
 }
 
 impl Default for Config {

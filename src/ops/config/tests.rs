@@ -109,7 +109,7 @@ fn every_setting_is_read() {
         (config.listen.as_str(), config.store.to_string().as_str()),
         ("[::]:0", "sqlite:/var/lib/t.db")
     );
-    assert_eq!(config.store.data_dir(), Path::new("/var/lib"));
+    assert_eq!(config.data_dir(), Path::new("/var/lib"));
     let http = HttpOptions {
         body_bytes_max: 2048,
         inflight_bytes: 6000,
