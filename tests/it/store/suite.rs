@@ -322,8 +322,12 @@ pub(super) fn fleet_keys_are_remembered(bed: &mut Bed) {
     assert!(bed.store().adopt_fleet_keys(&[one]).expect("read"), "a fresh store takes any");
     assert!(bed.store().adopt_fleet_keys(&[two, one]).expect("read"), "rotation: one is known");
     assert!(bed.store().adopt_fleet_keys(&[two]).expect("read"));
-    assert!(!bed.store().adopt_fleet_keys(&[three]).expect("read"), "none is: the fleet would be locked out");
+    assert!(bed.store().adopt_fleet_keys(&[three]).expect("read"), "nobody is there to be locked out");
     send(bed, "t", "a", None, 1, 1);
+    assert!(bed.store().adopt_fleet_keys(&[three]).expect("read"));
+    let four = KeyFingerprint([4; 4]);
+    assert!(!bed.store().adopt_fleet_keys(&[four]).expect("read"), "the fleet would be locked out");
+    assert!(!bed.store().adopt_fleet_keys(&[four]).expect("read"), "and was not remembered");
     assert!(state_of(bed, "t").fleet_key.is_some());
 }
 
