@@ -45,6 +45,15 @@ pub trait Observer: Send + Sync + Debug {
 pub struct Writer {}
 
 impl Writer {
+    /// Starts the thread that commits.
+    pub fn start(
+        _store: std::sync::Arc<dyn super::Store>,
+        _options: WriterOptions,
+        _observer: std::sync::Arc<dyn Observer>,
+    ) -> Self {
+        Self {}
+    }
+
     /// Queues an upload and waits for its own receipt. A caller that goes away does not cancel the write.
     pub async fn submit(&self, _upload: Upload) -> Result<Receipt, StoreError> {
         Err(StoreError::new(StoreErrorKind::Closed, "not built yet"))
