@@ -113,6 +113,8 @@ macro_rules! counter {
         impl $name {
             /// The least value.
             pub const ZERO: Self = Self(0);
+            /// The greatest value, 2^63−1.
+            pub const MAX: Self = Self(COUNTER_MAX);
 
             /// `None` past 2^63−1.
             pub const fn new(value: u64) -> Option<Self> {

@@ -1,5 +1,16 @@
 //! Bearer tokens of ops and dashboards.
 
+use std::fmt;
+
+use sha2::{Digest as _, Sha256};
+use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
+use thiserror::Error;
+
+use crate::domain::signature::SECRET_LEN_MIN;
+
+/// Longest name of a token, in bytes: it stands in every audit row.
+const NAME_LEN_MAX: usize = 64;
+
 /// What a token may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
@@ -7,6 +18,16 @@ pub enum Role {
     Read,
     /// Read and change.
     Admin,
+}
+
+impl Role {
+    /// The name of a caller whose token has none.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Admin => "admin",
+        }
+    }
 }
 
 /// Who asks: the token's name, for the audit.
@@ -18,13 +39,151 @@ pub struct Caller {
     pub role: Role,
 }
 
+/// Why a text is no token. The message never holds the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum TokenFault {
+    /// Nothing there, or nothing behind the name.
+    #[error("is empty")]
+    Empty,
+    /// Fewer bytes than a secret needs.
+    #[error("is too short: a token has at least 16 bytes (behind the name and its colon)")]
+    Short,
+    /// A second colon, or a comma.
+    #[error("is not token or name:token with one colon at most and no comma")]
+    Separator,
+    /// Bytes that cannot stand in a header.
+    #[error("holds a blank or a character that is not printable ASCII")]
+    Unprintable,
+    /// An empty or overlong name.
+    #[error("has a name that is not 1 to 64 printable ASCII characters")]
+    Name,
+    /// The token is there already.
+    #[error("is a token that stands in the lists already: each token needs one role and one name")]
+    Repeated,
+    /// The name is there already.
+    #[error("has a name that another token has already")]
+    NameRepeated,
+}
+
 /// The configured tokens. Only digests are kept, so nothing can print a token.
-#[derive(Clone, Debug, Default)]
-pub struct Tokens {}
+#[derive(Clone, Default)]
+pub struct Tokens(Vec<Token>);
+
+#[derive(Clone)]
+struct Token {
+    digest: [u8; 32],
+    caller: Caller,
+    named: bool,
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|token| &token.caller)).finish()
+    }
+}
 
 impl Tokens {
+    /// Adds a token as it is configured: `token` or `name:token`.
+    pub fn add(&mut self, role: Role, text: &str) -> Result<(), TokenFault> {
+        let (name, token) = match text.split_once(':') {
+            Some((name, token)) => (Some(name), token),
+            None => (None, text),
+        };
+        check(name, token)?;
+        let digest = digest(token.as_bytes());
+        if self.0.iter().any(|known| known.digest == digest) {
+            return Err(TokenFault::Repeated);
+        }
+        if name.is_some_and(|name| self.0.iter().any(|known| known.named && known.caller.name == name)) {
+            return Err(TokenFault::NameRepeated);
+        }
+        let caller = Caller { name: name.unwrap_or(role.code()).to_owned(), role };
+        self.0.push(Token { digest, caller, named: name.is_some() });
+        Ok(())
+    }
+
     /// Finds who a presented token belongs to, in constant time for each configured token.
-    pub fn authenticate(&self, _presented: &[u8]) -> Option<Caller> {
-        None
+    ///
+    /// What is compared are digests of equal length, all of them, whichever matches.
+    pub fn authenticate(&self, presented: &[u8]) -> Option<Caller> {
+        let presented = digest(presented);
+        // One past the end: nobody. No two tokens have one digest, so at most one index is selected.
+        let mut index = u64::MAX;
+        for (at, token) in (0u64..).zip(&self.0) {
+            index.conditional_assign(&at, token.digest.ct_eq(&presented));
+        }
+        usize::try_from(index).ok().and_then(|index| self.0.get(index)).map(|token| token.caller.clone())
+    }
+}
+
+fn check(name: Option<&str>, token: &str) -> Result<(), TokenFault> {
+    if token.is_empty() {
+        return Err(TokenFault::Empty);
+    }
+    if token.contains([':', ',']) || name.is_some_and(|name| name.contains(',')) {
+        return Err(TokenFault::Separator);
+    }
+    if name.is_some_and(|name| {
+        !(1..=NAME_LEN_MAX).contains(&name.len()) || !name.bytes().all(|b| (0x20..0x7f).contains(&b))
+    }) {
+        return Err(TokenFault::Name);
+    }
+    if !token.bytes().all(|b| b.is_ascii_graphic()) {
+        return Err(TokenFault::Unprintable);
+    }
+    if token.len() < SECRET_LEN_MIN { Err(TokenFault::Short) } else { Ok(()) }
+}
+
+fn digest(token: &[u8]) -> [u8; 32] {
+    Sha256::digest(token).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: &str = "0123456789abcdef";
+
+    #[test]
+    fn tokens_are_found_with_name_and_role() {
+        let mut tokens = Tokens::default();
+        tokens.add(Role::Admin, "night-watch:aaaaaaaaaaaaaaaa").expect("a token");
+        tokens.add(Role::Admin, "bbbbbbbbbbbbbbbb").expect("a token");
+        tokens.add(Role::Read, "cccccccccccccccc").expect("a token");
+        tokens.add(Role::Read, "dddddddddddddddd").expect("nameless ones may be several");
+        let caller = |name: &str, role| Some(Caller { name: name.to_owned(), role });
+        assert_eq!(tokens.authenticate(b"aaaaaaaaaaaaaaaa"), caller("night-watch", Role::Admin));
+        assert_eq!(tokens.authenticate(b"bbbbbbbbbbbbbbbb"), caller("admin", Role::Admin));
+        assert_eq!(tokens.authenticate(b"cccccccccccccccc"), caller("read", Role::Read));
+        assert_eq!(tokens.authenticate(b"dddddddddddddddd"), caller("read", Role::Read));
+        for wrong in [&b""[..], b"aaaaaaaaaaaaaaa", b"aaaaaaaaaaaaaaaab", b"night-watch:aaaaaaaaaaaaaaaa"] {
+            assert_eq!(tokens.authenticate(wrong), None);
+        }
+        assert_eq!(Tokens::default().authenticate(b""), None, "no token is no open door");
+        assert!(!format!("{tokens:?}").contains("aaaa"));
+    }
+
+    #[test]
+    fn faults_are_told_apart() {
+        for (text, fault) in [
+            ("", TokenFault::Empty),
+            ("name:", TokenFault::Empty),
+            ("fifteen-bytes--", TokenFault::Short),
+            ("name:fifteen-bytes--", TokenFault::Short),
+            ("a:b:0123456789abcdef", TokenFault::Separator),
+            ("0123456789,abcdef", TokenFault::Separator),
+            ("a,b:0123456789abcdef", TokenFault::Separator),
+            (":0123456789abcdef", TokenFault::Name),
+            ("n\u{e9}:0123456789abcdef", TokenFault::Name),
+            ("0123456789 abcdef", TokenFault::Unprintable),
+            ("0123456789abcde\u{e9}", TokenFault::Unprintable),
+        ] {
+            assert_eq!(Tokens::default().add(Role::Read, text), Err(fault), "{text:?}");
+        }
+        let mut tokens = Tokens::default();
+        tokens.add(Role::Admin, &format!("one:{LONG}")).expect("a token");
+        assert_eq!(tokens.add(Role::Read, LONG), Err(TokenFault::Repeated), "in both roles");
+        assert_eq!(tokens.add(Role::Admin, &format!("two:{LONG}")), Err(TokenFault::Repeated));
+        assert_eq!(tokens.add(Role::Read, &format!("one:{LONG}x")), Err(TokenFault::NameRepeated));
     }
 }

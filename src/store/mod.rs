@@ -6,6 +6,8 @@
 //! conformance suite checks on every backend.
 
 pub mod error;
+pub mod open;
+mod sqlite;
 pub mod types;
 pub mod writer;
 
@@ -15,6 +17,7 @@ use crate::domain::signature::KeyFingerprint;
 use crate::domain::upload::Upload;
 
 pub use error::{StoreError, StoreErrorKind};
+pub use open::StoreUrl;
 pub use types::{Device, DevicePage, Entry, StoreOptions, TimeRange, TrackPage, TrackQuery, Verification};
 
 /// Where uploads, states and history live.
@@ -25,6 +28,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Returns one result an upload, in the same order, and only after the commit is on disk. An upload that
     /// alone cannot be stored fails alone; its neighbours are stored. A failed commit is told to all.
     fn commit_uploads(&self, group: &[Upload]) -> Vec<Result<Receipt, StoreError>>;
+
+    /// Housekeeping that must not delay an answer; called after the answers of a group are out.
+    fn maintain(&self) -> Result<(), StoreError>;
 
     /// Proves that a commit would reach the disk now.
     fn check_writable(&self) -> Result<(), StoreError>;

@@ -1,9 +1,15 @@
-//! The queue in front of the store and the one thread that commits: group commit.
+//! The queue in front of the store and the one thread that commits. No timer decides when to commit: while
+//! one group syncs to disk, the next one gathers.
 
 use std::fmt::Debug;
-use std::time::Duration;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use super::{StoreError, StoreErrorKind};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+
+use super::{Store, StoreError, StoreErrorKind};
 use crate::domain::receipt::Receipt;
 use crate::domain::upload::Upload;
 
@@ -42,28 +48,158 @@ pub trait Observer: Send + Sync + Debug {
 
 /// A handle to the writer; clones share it.
 #[derive(Clone, Debug)]
-pub struct Writer {}
+pub struct Writer {
+    queue: mpsc::Sender<Message>,
+    /// One permit a KiB of waiting bodies.
+    places: Arc<Semaphore>,
+    places_max: u32,
+    patience: Duration,
+    ended: watch::Receiver<bool>,
+}
+
+#[derive(Debug)]
+enum Message {
+    Upload(Box<Job>),
+    Close,
+}
+
+#[derive(Debug)]
+struct Job {
+    upload: Upload,
+    reply: oneshot::Sender<Result<Receipt, StoreError>>,
+    /// Its share of the queue's bytes, given back when it is committed.
+    place: OwnedSemaphorePermit,
+}
 
 impl Writer {
-    /// Starts the thread that commits.
+    /// Starts the thread.
     pub fn start(
-        _store: std::sync::Arc<dyn super::Store>,
-        _options: WriterOptions,
-        _observer: std::sync::Arc<dyn Observer>,
-    ) -> Self {
-        Self {}
+        store: Arc<dyn Store>,
+        options: &WriterOptions,
+        observer: Arc<dyn Observer>,
+    ) -> std::io::Result<Self> {
+        let (queue, waiting) = mpsc::channel(options.queue_uploads_max);
+        let (end, ended) = watch::channel(false);
+        let places_max = u32::try_from(options.queue_bytes_max / 1024).unwrap_or(u32::MAX).max(1);
+        let committer = Committer { store, observer, waiting, options: options.clone() };
+        thread::Builder::new().name("writer".to_owned()).spawn(move || {
+            if catch_unwind(AssertUnwindSafe(|| committer.run())).is_err() {
+                // What a half-done writer would acknowledge nobody can tell: a supervisor restarts the process.
+                tracing::error!("the writer panicked: ending the process");
+                std::process::abort();
+            }
+            end.send_replace(true);
+        })?;
+        let places = usize::try_from(places_max).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        Ok(Self {
+            queue,
+            places: Arc::new(Semaphore::new(places)),
+            places_max,
+            patience: options.patience,
+            ended,
+        })
     }
 
     /// Queues an upload and waits for its own receipt. A caller that goes away does not cancel the write.
-    pub async fn submit(&self, _upload: Upload) -> Result<Receipt, StoreError> {
-        Err(StoreError::new(StoreErrorKind::Closed, "not built yet"))
+    pub async fn submit(&self, upload: Upload) -> Result<Receipt, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let queued = tokio::time::timeout(self.patience, self.enqueue(upload, reply)).await;
+        queued.map_err(|_| StoreError::new(StoreErrorKind::Busy, "the queue is full"))??;
+        answer.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    async fn enqueue(
+        &self,
+        upload: Upload,
+        reply: oneshot::Sender<Result<Receipt, StoreError>>,
+    ) -> Result<(), StoreError> {
+        let kib = u32::try_from(upload.body.len() / 1024 + 1).unwrap_or(u32::MAX).min(self.places_max);
+        let place = Arc::clone(&self.places).acquire_many_owned(kib).await.map_err(|_| closed())?;
+        let job = Box::new(Job { upload, reply, place });
+        self.queue.send(Message::Upload(job)).await.map_err(|_| closed())
     }
 
     /// Uploads waiting now.
     pub fn queued(&self) -> usize {
-        0
+        self.queue.max_capacity() - self.queue.capacity()
     }
 
     /// Takes no more uploads, commits those that wait, and returns when the thread has ended.
-    pub async fn close(&self) {}
+    pub async fn close(&self) {
+        self.places.close();
+        // Fails only if the thread has ended already.
+        let _ = self.queue.send(Message::Close).await;
+        let _ = self.ended.clone().wait_for(|ended| *ended).await;
+    }
+}
+
+fn closed() -> StoreError {
+    StoreError::new(StoreErrorKind::Closed, "the gateway is stopping")
+}
+
+/// The thread's own state.
+struct Committer {
+    store: Arc<dyn Store>,
+    observer: Arc<dyn Observer>,
+    waiting: mpsc::Receiver<Message>,
+    options: WriterOptions,
+}
+
+impl Committer {
+    fn run(mut self) {
+        let mut messages = Vec::with_capacity(self.options.group_uploads_max);
+        // Zero messages: the queue is closed and empty.
+        while self.waiting.blocking_recv_many(&mut messages, self.options.group_uploads_max) > 0 {
+            let mut jobs = Vec::with_capacity(messages.len());
+            for message in messages.drain(..) {
+                match message {
+                    Message::Upload(job) => jobs.push(*job),
+                    // From here on nothing comes in; what waits is still received and committed.
+                    Message::Close => self.waiting.close(),
+                }
+            }
+            self.commit(jobs);
+        }
+    }
+
+    /// Commits jobs in groups of bounded bytes.
+    fn commit(&self, jobs: Vec<Job>) {
+        let mut group = Group::default();
+        for job in jobs {
+            if group.bytes > 0 && group.bytes + job.upload.body.len() > self.options.group_bytes_max {
+                self.commit_group(std::mem::take(&mut group));
+            }
+            group.bytes += job.upload.body.len();
+            group.uploads.push(job.upload);
+            group.replies.push(job.reply);
+            group.places.push(job.place);
+        }
+        if !group.uploads.is_empty() {
+            self.commit_group(group);
+        }
+    }
+
+    fn commit_group(&self, group: Group) {
+        let begun = Instant::now();
+        let results = self.store.commit_uploads(&group.uploads);
+        let took = begun.elapsed();
+        drop(group.places);
+        let committed = results.iter().any(Result::is_ok);
+        for (reply, result) in group.replies.into_iter().zip(results) {
+            // A caller that left is no reason to do anything: its upload is stored.
+            let _ = reply.send(result);
+        }
+        self.observer.group_done(group.uploads.len(), group.bytes, took, committed);
+        if let Err(error) = self.store.maintain() {
+            tracing::warn!(error = error.chain(), "housekeeping failed; it will be tried again");
+        }
+    }
+}
+
+#[derive(Default)]
+struct Group {
+    uploads: Vec<Upload>,
+    replies: Vec<oneshot::Sender<Result<Receipt, StoreError>>>,
+    places: Vec<OwnedSemaphorePermit>,
+    bytes: usize,
 }

@@ -1,0 +1,149 @@
+//! The HTTP side of `tidegate send`.
+
+use std::time::Duration;
+
+use reqwest::header::RETRY_AFTER;
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response, StatusCode, Url};
+use tokio::runtime::Runtime;
+
+use super::super::Failure;
+use super::backoff;
+use crate::domain::ids::DeviceId;
+use crate::domain::signature::{SIGNATURE_LEN, sign};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest silence of the gateway: it answers after its commit, so within its queue's patience.
+const READ_TIMEOUT: Duration = Duration::from_mins(2);
+/// Most bytes of an answer that are kept: receipts and problems are far smaller.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// What the gateway said.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    /// In one line.
+    pub(super) body: String,
+    retry_after: Option<Duration>,
+}
+
+impl Answer {
+    pub(super) fn acknowledged(&self) -> bool {
+        matches!(self.status, StatusCode::OK | StatusCode::ACCEPTED)
+    }
+}
+
+/// Uploads to one gateway.
+pub(super) struct Uploader {
+    url: Url,
+    minimal: bool,
+    retries: u32,
+    client: Client,
+    runtime: Runtime,
+}
+
+impl Uploader {
+    /// `url` is the gateway's, without the route.
+    pub(super) fn new(url: &str, minimal: bool, retries: u32) -> Result<Self, Failure> {
+        let route = format!("{}/v1/batches", url.trim_end_matches('/'));
+        let url = Url::parse(&route)
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+            .ok_or_else(|| Failure::fault("--url", "is not http://host:port or https://host"))?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
+        Ok(Self { client: client(&url)?, url, minimal, retries, runtime })
+    }
+
+    /// Uploads one body, again and again as configured; `tell` hears of each pause.
+    pub(super) fn upload(
+        &self,
+        device_id: &DeviceId,
+        key: &[u8; SIGNATURE_LEN],
+        body: Vec<u8>,
+        mut tell: impl FnMut(&str),
+    ) -> Result<Answer, String> {
+        let signature = format!("sha256={}", sign(key, &body));
+        let body = bytes::Bytes::from(body);
+        let mut attempt = 0;
+        loop {
+            let answer = self.runtime.block_on(self.post(device_id, &signature, body.clone()));
+            let (why, asked) = match &answer {
+                Ok(answer) if answer.status == StatusCode::SERVICE_UNAVAILABLE => {
+                    (answer.status.to_string(), answer.retry_after)
+                }
+                Ok(_) => return answer,
+                Err(error) => (error.clone(), None),
+            };
+            if attempt == self.retries {
+                return answer;
+            }
+            attempt += 1;
+            let pause = backoff::pause(attempt, asked, random());
+            let told = format!("{why}; try {attempt} of {} in {:.1} s", self.retries, pause.as_secs_f64());
+            tell(&told);
+            self.runtime.block_on(tokio::time::sleep(pause));
+        }
+    }
+
+    async fn post(
+        &self,
+        device_id: &DeviceId,
+        signature: &str,
+        body: bytes::Bytes,
+    ) -> Result<Answer, String> {
+        let mut request = self.client.post(self.url.clone()).body(body);
+        request = request.header("X-Device-Id", device_id.as_str()).header("X-Signature", signature);
+        if self.minimal {
+            request = request.header("Prefer", "return=minimal");
+        }
+        let response = request.send().await.map_err(|error| chain(&error))?;
+        let seconds = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        Ok(Answer {
+            status: response.status(),
+            retry_after: seconds.map(Duration::from_secs),
+            body: read_body(response).await?,
+        })
+    }
+}
+
+fn client(url: &Url) -> Result<Client, Failure> {
+    // Fails only where the process has a provider already, which then serves as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .read_timeout(READ_TIMEOUT)
+        .redirect(Policy::none())
+        .http1_title_case_headers();
+    if url.scheme() == "http" {
+        // Plain HTTP must also work on a machine without certificates.
+        builder = builder.tls_certs_only([]);
+    }
+    builder.build().map_err(|error| Failure::Failed(format!("cannot start a client: {}", chain(&error))))
+}
+
+/// The body in one line, cut at [`ANSWER_BYTES_MAX`]; what a terminal would obey becomes a blank.
+async fn read_body(mut response: Response) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| chain(&error))? {
+        bytes.extend_from_slice(&chunk);
+        if bytes.len() > ANSWER_BYTES_MAX {
+            bytes.truncate(ANSWER_BYTES_MAX);
+            break;
+        }
+    }
+    let text = String::from_utf8_lossy(&bytes).replace(char::is_control, " ");
+    Ok(text.trim().to_owned())
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// Only spreads retries; without random numbers they are not spread.
+fn random() -> u32 {
+    let mut bytes = [0; 4];
+    getrandom::fill(&mut bytes).map_or(u32::MAX, |()| u32::from_le_bytes(bytes))
+}

@@ -1,0 +1,283 @@
+//! Canonical JSON: one spelling for equal values, so that comparing text compares values.
+//!
+//! Keys sorted by their bytes, no blanks, strings with only the escapes JSON demands, floats without a
+//! fraction up to 2^53 as integers, −0 as 0. Integers keep all of their digits; a number too large for f64
+//! stays as sent. Below [`DEPTH_MAX`] levels nothing is sorted: recursion and re-ordering cost must end
+//! somewhere, and no measurement is that deep. The text is at most four times as long as the one read.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use super::fault::Fault;
+use super::scalar::whole;
+use super::walk::{Cursor, unescape, unescape_lossy};
+
+/// Levels of nesting within which keys are sorted and checked.
+const DEPTH_MAX: usize = 128;
+
+/// A member of an object: its key, and the well-formed text of its value.
+pub(super) type Member<'a> = (Cow<'a, str>, &'a str);
+
+/// What to do where a value has no one meaning (a lone surrogate, a nested key twice).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// It is a fault.
+    Strict,
+    /// Keep what can be kept: U+FFFD for the surrogate, both members.
+    Lenient,
+}
+
+/// Writes members as one object, without those that are null (null and absent are the same). `None` where
+/// nothing is left. A key twice among the members themselves is a fault in either mode. Sorts `members`.
+pub(super) fn object(members: &mut [Member<'_>], mode: Mode) -> Result<Option<Box<str>>, Fault> {
+    members.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    if let Some(pair) = members.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        return Err(Fault::twice(&pair[0].0));
+    }
+    let mut text = String::new();
+    for (key, raw) in members.iter().filter(|(_, raw)| *raw != "null") {
+        text.push(if text.is_empty() { '{' } else { ',' });
+        write_string(key, &mut text);
+        text.push(':');
+        write_value(raw, &mut text, mode)?;
+    }
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.push('}');
+    Ok(Some(text.into()))
+}
+
+/// Appends the canonical spelling of one well-formed value.
+pub(super) fn write_value(raw: &str, out: &mut String, mode: Mode) -> Result<(), Fault> {
+    Writer { cursor: Cursor::new(raw, 0), out, mode }.value(0)
+}
+
+/// Appends a string with its quotes.
+pub(super) fn write_string(text: &str, out: &mut String) {
+    out.push('"');
+    let mut plain_from = 0;
+    for (at, byte) in text.bytes().enumerate().filter(|(_, b)| matches!(b, b'"' | b'\\' | 0..0x20)) {
+        out.push_str(&text[plain_from..at]);
+        plain_from = at + 1;
+        match byte {
+            b'"' => out.push_str("\\\""),
+            b'\\' => out.push_str("\\\\"),
+            0x08 => out.push_str("\\b"),
+            0x0c => out.push_str("\\f"),
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            // Writing to a String cannot fail.
+            other => drop(write!(out, "\\u{other:04x}")),
+        }
+    }
+    out.push_str(&text[plain_from..]);
+    out.push('"');
+}
+
+fn write_word(word: &str, out: &mut String) {
+    let integer = word.bytes().all(|b| b.is_ascii_digit() || b == b'-');
+    let float = if integer { None } else { word.parse::<f64>().ok().filter(|x| x.is_finite()) };
+    // Writing to a String cannot fail.
+    match float {
+        Some(x) => match whole(x) {
+            Some(n) => drop(write!(out, "{n}")),
+            // Debug, unlike Display, turns to exponents where the digits would run long.
+            None => drop(write!(out, "{x:?}")),
+        },
+        None if word == "-0" => out.push('0'),
+        None => out.push_str(word),
+    }
+}
+
+struct Writer<'a, 'o> {
+    cursor: Cursor<'a>,
+    out: &'o mut String,
+    mode: Mode,
+}
+
+/// A member written to the output: its key, and where its text (key and value) stands.
+type Written<'a> = (Cow<'a, str>, Range<usize>);
+
+impl<'a> Writer<'a, '_> {
+    fn value(&mut self, depth: usize) -> Result<(), Fault> {
+        match self.cursor.peek() {
+            Some(b'{' | b'[') if depth >= DEPTH_MAX => self.deep(),
+            Some(b'{') => self.object(depth),
+            Some(b'[') => self.array(depth),
+            _ => self.plain(),
+        }
+    }
+
+    fn plain(&mut self) -> Result<(), Fault> {
+        if self.cursor.peek() == Some(b'"') {
+            let literal = self.cursor.literal();
+            write_string(&self.unescape(literal)?, self.out);
+        } else {
+            write_word(self.cursor.word(), self.out);
+        }
+        Ok(())
+    }
+
+    fn unescape(&self, literal: &'a str) -> Result<Cow<'a, str>, Fault> {
+        match self.mode {
+            Mode::Strict => unescape(literal).ok_or_else(Fault::text),
+            Mode::Lenient => Ok(unescape_lossy(literal)),
+        }
+    }
+
+    fn array(&mut self, depth: usize) -> Result<(), Fault> {
+        self.cursor.step();
+        self.out.push('[');
+        let start = self.out.len();
+        while self.cursor.next_element() {
+            if self.out.len() > start {
+                self.out.push(',');
+            }
+            self.value(depth + 1)?;
+        }
+        self.out.push(']');
+        Ok(())
+    }
+
+    fn object(&mut self, depth: usize) -> Result<(), Fault> {
+        self.cursor.step();
+        self.out.push('{');
+        let start = self.out.len();
+        let mut members: Vec<Written<'a>> = Vec::new();
+        while let Some(literal) = self.cursor.next_key() {
+            if self.out.len() > start {
+                self.out.push(',');
+            }
+            let key = self.unescape(literal)?;
+            let from = self.out.len();
+            write_string(&key, self.out);
+            self.out.push(':');
+            self.value(depth + 1)?;
+            members.push((key, from..self.out.len()));
+        }
+        if !members.is_sorted_by(|(a, _), (b, _)| a < b) {
+            self.sort(start, members)?;
+        }
+        self.out.push('}');
+        Ok(())
+    }
+
+    /// Brings the members that were written from `start` on into the order of their keys.
+    fn sort(&mut self, start: usize, mut members: Vec<Written<'a>>) -> Result<(), Fault> {
+        // Stable: where the mode lets a key stand twice, both keep their order.
+        members.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let twice = members.windows(2).find(|pair| pair[0].0 == pair[1].0);
+        if let Some(pair) = twice.filter(|_| self.mode == Mode::Strict) {
+            return Err(Fault::twice(&pair[0].0));
+        }
+        let mut sorted = String::with_capacity(self.out.len() - start);
+        for (_, range) in members {
+            if !sorted.is_empty() {
+                sorted.push(',');
+            }
+            sorted.push_str(&self.out[range]);
+        }
+        self.out.truncate(start);
+        self.out.push_str(&sorted);
+        Ok(())
+    }
+
+    /// Writes a container below the levels that are sorted: canonical but for the order of its keys.
+    fn deep(&mut self) -> Result<(), Fault> {
+        let mut depth = 0_usize;
+        loop {
+            self.cursor.skip_blanks();
+            match self.cursor.peek() {
+                None => return Ok(()),
+                Some(mark @ (b'{' | b'[' | b'}' | b']' | b',' | b':')) => {
+                    self.out.push(char::from(mark));
+                    self.cursor.step();
+                    match mark {
+                        b'{' | b'[' => depth += 1,
+                        b'}' | b']' => depth = depth.saturating_sub(1),
+                        _ => {}
+                    }
+                }
+                Some(_) => self.plain()?,
+            }
+            if depth == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::reason::Reason;
+
+    fn canonical(raw: &str) -> String {
+        let mut out = String::new();
+        write_value(raw, &mut out, Mode::Strict).expect("no fault");
+        out
+    }
+
+    #[test]
+    fn equal_values_have_one_spelling() {
+        for (raw, expected) in [
+            (r#"{ "b" : 1 , "a" : [ 1 , { } , [ ] ] }"#, r#"{"a":[1,{},[]],"b":1}"#),
+            (r#"{"b":{"d":1,"c":2},"a":null}"#, r#"{"a":null,"b":{"c":2,"d":1}}"#),
+            (r#"{"\u0062":1,"a":2}"#, r#"{"a":2,"b":1}"#),
+            (r#"["\u0041\/\u00e9\ud83d\ude00"]"#, r#"["A/é😀"]"#),
+            (r#""a\u0000b\u001f\u0008\n""#, r#""a\u0000b\u001f\b\n""#),
+            ("[1.0,1e3,-0.0,-0,0.1,1.50,-2e0,1E2]", "[1,1000,0,0,0.1,1.5,-2,100]"),
+            ("[9007199254740993,18446744073709551615]", "[9007199254740993,18446744073709551615]"),
+            (
+                "[89441000301234567890123,-9223372036854775809]",
+                "[89441000301234567890123,-9223372036854775809]",
+            ),
+            ("[9007199254740992.0,1e16,1e300,1e-7]", "[9007199254740992,1e16,1e300,1e-7]"),
+            ("[1e400,-1E+400,1e-400]", "[1e400,-1E+400,0]"),
+            ("[true,false,null]", "[true,false,null]"),
+        ] {
+            assert_eq!(canonical(raw), expected, "{raw}");
+            assert_eq!(canonical(expected), expected, "idempotent");
+        }
+    }
+
+    #[test]
+    fn values_without_one_meaning() {
+        for (raw, reason, lenient) in [
+            (r#"{"a":2,"a":1}"#, Reason::DuplicateKey, r#"{"a":2,"a":1}"#),
+            (r#"[{"b":1,"a":2,"\u0061":1}]"#, Reason::DuplicateKey, r#"[{"a":2,"a":1,"b":1}]"#),
+            (r#"["\ud800"]"#, Reason::TextInvalid, "[\"\u{fffd}\"]"),
+            (r#"{"\udc00":1}"#, Reason::TextInvalid, "{\"\u{fffd}\":1}"),
+        ] {
+            let mut out = String::new();
+            let fault = write_value(raw, &mut out, Mode::Strict).expect_err("a fault");
+            assert_eq!(fault.reason, reason, "{raw}");
+            out.clear();
+            write_value(raw, &mut out, Mode::Lenient).expect("no fault");
+            assert_eq!(out, lenient);
+        }
+    }
+
+    #[test]
+    fn nulls_fall_away_at_the_top_only() {
+        let mut members: Vec<Member<'_>> = vec![("b".into(), "null"), ("a".into(), r#"{"x":null}"#)];
+        assert_eq!(object(&mut members, Mode::Strict), Ok(Some(r#"{"a":{"x":null}}"#.into())));
+        assert_eq!(object(&mut [("b".into(), "null")], Mode::Strict), Ok(None));
+        let twice = object(&mut [("b".into(), "null"), ("b".into(), "1")], Mode::Lenient);
+        assert_eq!(twice.map_err(|fault| fault.reason), Err(Reason::DuplicateKey));
+    }
+
+    #[test]
+    fn very_deep_values_are_kept() {
+        let depth = 100_000;
+        let deep =
+            format!("{}{}", r#"[ {"b" : 1.0, "a":"#.repeat(depth), "}]".repeat(depth).replacen('}', "2}", 1));
+        let text = canonical(&deep);
+        assert!(text.starts_with(r#"[{"a":[{"a":"#) && text.ends_with(r#","b":1}]"#));
+        assert!(text.contains(r#"[{"b":1,"a":[{"b":1,"a":"#), "not sorted that deep");
+        assert_eq!(canonical(&text), text);
+    }
+}

@@ -1,0 +1,189 @@
+//! Group commit: many uploads, one transaction, a savepoint each, one sync to disk.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rusqlite::Connection;
+
+use super::apply::{self, Counters};
+use super::error::{at, inconsistent, is_failed_sync};
+use super::{law, lift, snapshot};
+use crate::domain::decide::{self, Plan, Policy, StateMove};
+use crate::domain::receipt::Receipt;
+use crate::domain::state::State;
+use crate::domain::upload::Upload;
+use crate::store::{StoreError, StoreErrorKind};
+
+/// The one connection that writes, and the numbers it gives out.
+#[derive(Debug)]
+pub(super) struct WriteConn {
+    pub(super) conn: Connection,
+    pub(super) policy: Policy,
+    pub(super) counters: Counters,
+}
+
+impl WriteConn {
+    /// Takes over a migrated connection.
+    pub(super) fn new(conn: Connection, policy: Policy) -> Result<Self, StoreError> {
+        let next = |sql: &str| conn.query_row(sql, [], |row| row.get(0)).map_err(at("reading the counters"));
+        let counters = Counters {
+            next_row: next("SELECT coalesce(max(row), 0) + 1 FROM telemetry_log")?,
+            next_cursor: next("SELECT coalesce(max(cursor), 0) + 1 FROM device_current_state")?,
+        };
+        Ok(Self { conn, policy, counters })
+    }
+
+    /// Commits a group. Where the group as a whole fails for a reason that no retry heals, each upload is tried
+    /// alone: the one that fails alone goes to quarantine, its neighbours go on.
+    pub(super) fn commit_group(&mut self, group: &[Upload]) -> Vec<Result<Receipt, StoreError>> {
+        match self.try_group(group) {
+            Ok(results) => results,
+            Err(error) if error.retryable() || error.kind() == StoreErrorKind::Inconsistent => {
+                group.iter().map(|_| Err(error.share())).collect()
+            }
+            Err(error) => match group {
+                [upload] => vec![self.quarantine_alone(upload, &error)],
+                _ => {
+                    group.iter().flat_map(|upload| self.commit_group(std::slice::from_ref(upload))).collect()
+                }
+            },
+        }
+    }
+
+    fn quarantine_alone(&mut self, upload: &Upload, error: &StoreError) -> Result<Receipt, StoreError> {
+        tracing::error!(error = error.chain(), "an upload cannot be stored: it goes to quarantine");
+        let failed = upload.clone().into_internal_error(error.chain());
+        self.try_group(std::slice::from_ref(&failed))?.pop().unwrap_or_else(|| Err(error.share()))
+    }
+
+    /// One transaction. An error means that nothing of it was stored.
+    fn try_group(&mut self, group: &[Upload]) -> Result<Vec<Result<Receipt, StoreError>>, StoreError> {
+        let counters = self.counters;
+        self.conn.execute_batch("BEGIN IMMEDIATE").map_err(at("beginning the transaction"))?;
+        let results = group.iter().map(|upload| self.upload(upload)).collect::<Result<Vec<_>, _>>();
+        let results = results.and_then(|results| self.commit().map(|()| results));
+        if results.is_err() {
+            self.counters = counters;
+            self.roll_back();
+        }
+        results
+    }
+
+    fn commit(&mut self) -> Result<(), StoreError> {
+        self.conn.execute_batch("COMMIT").map_err(|error| {
+            if is_failed_sync(&error) {
+                fail_stop(&error);
+            }
+            at("committing")(error)
+        })
+    }
+
+    fn roll_back(&self) {
+        // SQLite may have rolled back by itself (a full disk); a second ROLLBACK would only be an error.
+        if !self.conn.is_autocommit()
+            && let Err(error) = self.conn.execute_batch("ROLLBACK")
+        {
+            fail_stop(&error);
+        }
+    }
+
+    /// One upload in its savepoint. The outer error ends the group, the inner one this upload alone.
+    fn upload(&mut self, upload: &Upload) -> Result<Result<Receipt, StoreError>, StoreError> {
+        match self.in_savepoint(upload) {
+            Ok(receipt) => Ok(Ok(receipt)),
+            Err(error) if error.kind() == StoreErrorKind::QuarantineFull => Ok(Err(error)),
+            Err(error) if error.retryable() || self.conn.is_autocommit() => Err(error),
+            Err(error) => {
+                tracing::error!(error = error.chain(), "an upload cannot be stored: it goes to quarantine");
+                let failed = upload.clone().into_internal_error(error.chain());
+                match self.in_savepoint(&failed) {
+                    Err(error) if error.kind() != StoreErrorKind::QuarantineFull => Err(error),
+                    result => Ok(result),
+                }
+            }
+        }
+    }
+
+    fn in_savepoint(&mut self, upload: &Upload) -> Result<Receipt, StoreError> {
+        let counters = self.counters;
+        self.savepoint("SAVEPOINT upload")?;
+        match self.ingest(upload) {
+            Ok(receipt) => {
+                self.savepoint("RELEASE upload")?;
+                Ok(receipt)
+            }
+            Err(error) => {
+                self.counters = counters;
+                if !self.conn.is_autocommit() {
+                    self.savepoint("ROLLBACK TO upload")?;
+                    self.savepoint("RELEASE upload")?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn savepoint(&self, sql: &'static str) -> Result<(), StoreError> {
+        self.conn
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.execute([]))
+            .map(|_| ())
+            .map_err(at("setting a savepoint"))
+    }
+
+    /// Load, decide, carry out.
+    fn ingest(&mut self, upload: &Upload) -> Result<Receipt, StoreError> {
+        let loaded = snapshot::load(&self.conn, upload, &self.policy)?;
+        let deciding = AssertUnwindSafe(|| decide::decide(upload, &loaded.snapshot, &self.policy));
+        let plan = catch_unwind(deciding)
+            .map_err(|_| StoreError::new(StoreErrorKind::Refused, "deciding this upload panicked"))?
+            .map_err(|decide::QuarantineFull| {
+                StoreError::new(StoreErrorKind::QuarantineFull, "the device's quarantine is full")
+            })?;
+        let device_ref = apply::touch_device(&self.conn, loaded.device_ref, upload, &plan)?;
+        if let Ok(batch) = &upload.content {
+            apply::append(&self.conn, device_ref, upload, batch, &plan, &mut self.counters)?;
+        }
+        for entry in &plan.quarantine {
+            apply::quarantine(&self.conn, device_ref, upload, entry)?;
+        }
+        let before = loaded.snapshot.device.state;
+        let after = self.move_state(device_ref, before, &plan)?;
+        Ok(plan.receipt(after.as_ref(), after != before))
+    }
+
+    fn move_state(
+        &mut self,
+        device_ref: i64,
+        before: Option<State>,
+        plan: &Plan,
+    ) -> Result<Option<State>, StoreError> {
+        let after = match plan.state {
+            StateMove::Keep => return Ok(before),
+            StateMove::Swap(state) => {
+                apply::swap_state(&self.conn, device_ref, &state, false, &mut self.counters)?;
+                return Ok(Some(state));
+            }
+            StateMove::ByLaw => {
+                let epoch = plan.epoch.ok_or_else(|| inconsistent("a plan that lifts marks of no epoch"))?;
+                lift::lift_held(&self.conn, device_ref, epoch.epoch_id, &plan.lifts)?;
+                law::state_by_law(&self.conn, device_ref)?
+            }
+        };
+        match after {
+            Some(state) if after != before => {
+                // A greater key won the swap like any other; anything else corrects what was shown.
+                let won = before.is_none_or(|before| state.key > before.key);
+                apply::swap_state(&self.conn, device_ref, &state, !won, &mut self.counters)?;
+            }
+            _ => {}
+        }
+        Ok(after)
+    }
+}
+
+/// Ends the process: after a failed sync, or when a transaction can neither be committed nor rolled back, no
+/// later answer of this process could be trusted. A supervisor restarts it; the log on disk decides what holds.
+pub(super) fn fail_stop(error: &rusqlite::Error) -> ! {
+    tracing::error!(%error, "the disk failed: ending the process so that nothing is acknowledged without being stored");
+    std::process::abort()
+}
