@@ -9,6 +9,8 @@ use std::thread::JoinHandle;
 use clap::CommandFactory as _;
 
 use super::*;
+use crate::domain::batch::Limits;
+use crate::domain::decode::decode;
 
 const FLEET_KEY: &str = "correct-horse-battery-staple";
 /// Of track-exp-084 under that key: the fixture in `fixtures/signatures/derived.json`.
@@ -132,6 +134,26 @@ fn new_fleet_keys_differ_and_can_be_used() {
     let (code, key, _) =
         tidegate(&["keys", "derive", "a"], &[("TIDEGATE_FLEET_KEYS", one.trim_end())], here.path());
     assert_eq!((code, key.len()), (ExitCode::SUCCESS, 45));
+}
+
+#[test]
+fn the_batches_of_the_demonstration_are_whole() {
+    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/demo");
+    let mut last_seqs = std::collections::HashMap::new();
+    let mut files: Vec<_> =
+        std::fs::read_dir(demo).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+    files.sort();
+    for file in &files {
+        let body = std::fs::read(file).expect("a file");
+        let batch = decode(&body, &Limits::default()).expect("a batch");
+        assert!(batch.unusable.is_empty(), "{}", file.display());
+        for record in batch.records {
+            assert!(record.raw.is_none() && record.recorded_at.is_some(), "{}", file.display());
+            let before = last_seqs.insert(batch.device_id.clone(), record.seq);
+            assert!(before.is_none_or(|before| before < record.seq), "{}: sent in order", file.display());
+        }
+    }
+    assert_eq!((files.len(), last_seqs.len()), (16, 4));
 }
 
 #[test]

@@ -15,6 +15,9 @@ Examples:
   tidegate verify
   tidegate verify --store sqlite:/restored/tidegate.db";
 
+/// Devices between two lines of progress: writing to a terminal costs more than checking a small device.
+const PROGRESS_STEP: u64 = 64;
+
 /// Check the law over the whole database, device by device, while the gateway runs
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -27,7 +30,9 @@ pub(super) fn run(command: &Verify, terminal: &mut Terminal) -> Result<(), Failu
     let config = command.settings.load(terminal)?.config;
     let store = open::open_read_only(&config.store, &config.store_options)?;
     let verification = store.verify(&mut |done, all| {
-        terminal.progress(&format!("{done} of {all} devices"));
+        if done % PROGRESS_STEP == 0 || done == all {
+            terminal.progress(&format!("{done} of {all} devices"));
+        }
     });
     terminal.progress_done();
     let verification = verification?;

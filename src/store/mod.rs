@@ -35,8 +35,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Proves that a commit would reach the disk now.
     fn check_writable(&self) -> Result<(), StoreError>;
 
-    /// Remembers the fingerprints of the fleet keys that are live now. Returns whether one of them was
-    /// remembered before, or none at all was: otherwise every tracker would be locked out.
+    /// Remembers the fingerprints of the fleet keys that are live now. Returns `false`, and remembers nothing,
+    /// if there are devices and none of the live keys was remembered before: all of them would be locked out.
     fn adopt_fleet_keys(&self, live: &[KeyFingerprint]) -> Result<bool, StoreError>;
 
     /// Whether any device is known.

@@ -1,6 +1,6 @@
 //! Configuration: flags over environment over file, all checked at start-up with one clear line a fault.
 //!
-//! [`settings`] is the one table of what can be set; [`source`] merges the three sources; [`read`] checks a
+//! [`settings`] is the one table of what can be set; `source` merges the three sources; `read` checks a
 //! value. This module is the only one that reads the environment ([`environment`]).
 
 mod read;

@@ -13,7 +13,8 @@ fn one_connection_takes_many_uploads() {
         assert_eq!(client.answer().json()["last_seq"], seq);
     }
     // Sent before the answers are read.
-    let both: String = [3, 4].map(|seq| upload("a", &batch("a", &format!("b{seq}"), None, &[seq]), "")).concat();
+    let both: String =
+        [3, 4].map(|seq| upload("a", &batch("a", &format!("b{seq}"), None, &[seq]), "")).concat();
     client.send(both);
     assert_eq!(client.answer().json()["last_seq"], 3);
     assert_eq!(client.answer().json()["last_seq"], 4);

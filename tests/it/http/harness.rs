@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tidegate::app;
-use tidegate::domain::ids::DeviceId;
-use tidegate::domain::signature::{FleetKey, sign};
-use tidegate::domain::time::Timestamp;
+use tidegate::domain::signature::FleetKey;
 use tidegate::ops::clock::MockClock;
 use tidegate::ops::config::{Config, HttpOptions};
 use tidegate::ops::secrets::Secrets;
@@ -22,12 +20,11 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::support::at;
+use crate::support::tracker::{FLEET_KEY, Tracker};
+
 /// The read token of every test gateway.
 pub(crate) const TOKEN: &str = "read-token-of-the-tests";
-/// Its fleet key.
-pub(crate) const FLEET_KEY: &[u8] = b"fleet key of the tests";
-/// Where its clock stands: 2026-03-31T04:12:00Z.
-pub(crate) const NOW: i64 = 1_774_930_320;
 
 /// A running gateway.
 pub(crate) struct Gateway {
@@ -53,7 +50,7 @@ impl Gateway {
         change(&mut http);
         let config = config(folder.path(), http);
         let store = open::open(&config.store, &config.store_options).expect("a store");
-        let clock = Arc::new(MockClock::new(Timestamp::from_seconds(NOW).expect("in range")));
+        let clock = Arc::new(MockClock::new(at(0)));
         let mut tokens = Tokens::default();
         tokens.add(Role::Read, TOKEN).expect("a token");
         let secrets = Secrets { fleet_keys: vec![FleetKey::new(FLEET_KEY)], tokens, ..Secrets::default() };
@@ -65,8 +62,7 @@ impl Gateway {
             let _ = stopped.await;
         };
         let (same_store, same_clock) = (Arc::clone(&store), Arc::clone(&clock));
-        let serving =
-            runtime.spawn(app::run(config, secrets, same_store, listener, same_clock, shutdown));
+        let serving = runtime.spawn(app::run(config, secrets, same_store, listener, same_clock, shutdown));
         Self { runtime, serving, stop, address, clock, store, folder }
     }
 
@@ -113,8 +109,7 @@ fn config(folder: &Path, http: HttpOptions) -> Config {
 
 /// The signature of a body by a device.
 pub(crate) fn signature(device_id: &str, body: &[u8]) -> String {
-    let device_id = DeviceId::parse(device_id).expect("a device id");
-    sign(&FleetKey::new(FLEET_KEY).derive(&device_id), body)
+    Tracker::new(device_id).sign(body)
 }
 
 /// A signed upload, with further header lines, each ended.
@@ -130,7 +125,9 @@ pub(crate) fn upload(device_id: &str, body: &str, more: &str) -> String {
 pub(crate) fn batch(device_id: &str, batch_id: &str, epoch_id: Option<u64>, seqs: &[u64]) -> String {
     let records: Vec<_> = seqs
         .iter()
-        .map(|seq| format!(r#"{{"seq":{seq},"recorded_at":{},"lat":21.5,"lon":-157.25,"hdop":0.9}}"#, 1000 + seq))
+        .map(|seq| {
+            format!(r#"{{"seq":{seq},"recorded_at":{},"lat":21.5,"lon":-157.25,"hdop":0.9}}"#, 1000 + seq)
+        })
         .collect();
     let epoch = epoch_id.map_or_else(String::new, |epoch_id| format!(r#""epoch_id":{epoch_id},"#));
     format!(

@@ -2,7 +2,8 @@
 
 use tidegate::domain::signature::{FleetKey, sign};
 
-use super::harness::{FLEET_KEY, Gateway, batch, signature, upload};
+use super::harness::{Gateway, batch, signature, upload};
+use crate::support::tracker::FLEET_KEY;
 
 #[test]
 fn a_batch_is_stored_once_and_moves_the_state() {
@@ -55,7 +56,8 @@ fn headers_that_cannot_match_are_refused_before_the_body() {
     ] {
         let mut client = gateway.connect();
         // Of the body not one byte is ever sent.
-        client.send(format!("POST /v1/batches HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: 500000\r\n\r\n"));
+        client
+            .send(format!("POST /v1/batches HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: 500000\r\n\r\n"));
         let answer = client.answer();
         assert_eq!((answer.status, answer.code().as_str()), (401, code), "{headers}");
         assert_eq!(answer.header("Www-Authenticate"), Some("HMAC-SHA256"));
@@ -119,7 +121,8 @@ fn the_fleet_key_itself_signs_only_where_that_is_allowed() {
 fn minimal_answers_are_as_few_bytes_as_http_allows() {
     let gateway = Gateway::start();
     let body = batch("a", "x", None, &[1]);
-    for prefer in ["Prefer: return=minimal\r\n", "prefer: respond-async\r\nPREFER: Return = \"minimal\"\r\n"] {
+    for prefer in ["Prefer: return=minimal\r\n", "prefer: respond-async\r\nPREFER: Return = \"minimal\"\r\n"]
+    {
         let answer = gateway.exchange(upload("a", &body, prefer));
         assert_eq!(answer.head, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     }

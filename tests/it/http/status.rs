@@ -56,7 +56,9 @@ fn metrics_speak_the_text_format() {
     let answer = gateway.get("/metrics");
     assert_eq!(answer.header("Content-Type"), Some("text/plain; version=0.0.4"));
     let text = answer.text();
-    assert!(text.contains("tidegate_http_requests_total{route=\"/v1/devices/{device_id}\",status=\"404\"} 1"));
+    assert!(
+        text.contains("tidegate_http_requests_total{route=\"/v1/devices/{device_id}\",status=\"404\"} 1")
+    );
     assert!(text.contains("tidegate_http_requests_total{route=\"none\",status=\"404\"} 1"));
     assert!(text.contains("tidegate_connections "));
     gateway.stop();
@@ -68,11 +70,9 @@ fn other_paths_and_methods_are_told_so() {
     let missing = gateway.get("/no/such/path");
     assert_eq!((missing.status, missing.code().as_str()), (404, "not_found"));
     assert!(missing.header("Date").is_some());
-    for (request, allow) in [
-        ("GET /v1/batches", "POST"),
-        ("DELETE /v1/devices", "GET,HEAD"),
-        ("POST /healthz", "GET,HEAD"),
-    ] {
+    for (request, allow) in
+        [("GET /v1/batches", "POST"), ("DELETE /v1/devices", "GET,HEAD"), ("POST /healthz", "GET,HEAD")]
+    {
         let answer = gateway.exchange(format!("{request} HTTP/1.1\r\nHost: x\r\n\r\n"));
         assert_eq!((answer.status, answer.code().as_str()), (405, "method_not_allowed"), "{request}");
         assert_eq!(answer.header("Allow"), Some(allow), "{request}");
