@@ -184,6 +184,12 @@ impl Client {
         answer
     }
 
+    /// Reads an answer if there is one: to a request that is no HTTP there need not be.
+    pub(crate) fn any_answer(&mut self) -> Option<Answer> {
+        let some = self.stream.fill_buf().is_ok_and(|bytes| !bytes.is_empty());
+        some.then(|| self.answer())
+    }
+
     fn chunks(&mut self) -> Vec<u8> {
         let mut body = Vec::new();
         loop {
