@@ -78,7 +78,7 @@ impl<'a> Fields<'a> {
             Field::Lon => &mut self.lon,
             Field::Battery => &mut self.battery,
         };
-        if place.scalar != Scalar::Absent {
+        if !matches!(place.scalar, Scalar::Absent) {
             return Err(Fault::twice(field.name()));
         }
         *place = sent;
