@@ -25,7 +25,7 @@ Exits 0 when every file was acknowledged (200 or 202), 1 otherwise.
 Examples:
   tidegate send batch.json
   tidegate send --key t4myAYV8jquLB58IJOnuaJnYyehT+el8txNpupoWeJo= --url https://gateway.example batch.json
-  gzip -c batch.json | tidegate send --device track-exp-084 -
+  tidegate send --device track-exp-084 - < batch.json
   tidegate send --retry 5 --minimal fixtures/demo/*.json";
 
 /// Sign and upload batch files as a tracker would, and print the receipts

@@ -62,7 +62,9 @@ impl Gateway {
             let _ = stopped.await;
         };
         let (same_store, same_clock) = (Arc::clone(&store), Arc::clone(&clock));
-        let serving = runtime.spawn(app::run(config, secrets, same_store, listener, same_clock, shutdown));
+        let serving = runtime.spawn(async move {
+            app::run(&config, secrets, same_store, listener, same_clock, shutdown).await
+        });
         Self { runtime, serving, stop, address, clock, store, folder }
     }
 

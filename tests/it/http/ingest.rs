@@ -146,7 +146,7 @@ fn full_answers_have_title_case_names_a_length_and_the_date() {
     let answer = gateway.upload("a", &batch("a", "x", None, &[1]));
     assert_eq!(
         answer.head,
-        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Tue, 31 Mar 2026 04:12:00 GMT\r\nContent-Length: 77\r\n\r\n"
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Tue, 31 Mar 2026 04:12:00 GMT\r\nContent-Length: 76\r\n\r\n"
     );
     gateway.clock.advance_seconds(1);
     let answer = gateway.upload("a", &batch("a", "y", None, &[2]));
