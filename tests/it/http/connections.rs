@@ -90,6 +90,7 @@ fn a_body_over_the_limit_is_refused_and_the_client_sees_it() {
     let answer = client.answer();
     assert_eq!((answer.status, answer.code().as_str()), (413, "body_too_large"));
     assert!(client.is_closed());
+    drop(client);
 
     // In chunks: noticed on the way.
     let body = "x".repeat(3 << 20);
@@ -98,6 +99,7 @@ fn a_body_over_the_limit_is_refused_and_the_client_sees_it() {
     client.send(chunked(body.as_bytes(), 1 << 16));
     assert_eq!(client.answer().status, 413);
     assert!(client.is_closed());
+    drop(client);
 
     // With Expect: refused before a byte of it is sent.
     let mut client = gateway.connect();
