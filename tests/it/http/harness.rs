@@ -62,9 +62,7 @@ impl Gateway {
             let _ = stopped.await;
         };
         let (same_store, same_clock) = (Arc::clone(&store), Arc::clone(&clock));
-        let serving = runtime.spawn(async move {
-            app::run(&config, secrets, same_store, listener, same_clock, shutdown).await
-        });
+        let serving = runtime.spawn(app::run(config, secrets, same_store, listener, same_clock, shutdown));
         Self { runtime, serving, stop, address, clock, store, folder }
     }
 
@@ -147,7 +145,7 @@ impl Client {
     fn new(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("it listens");
         // Only so that a fault fails the test instead of hanging it.
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket option");
+        stream.set_read_timeout(Some(Duration::from_mins(1))).expect("a socket option");
         Self { stream: BufReader::new(stream) }
     }
 
