@@ -145,7 +145,7 @@ impl Client {
     fn new(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("it listens");
         // Only so that a fault fails the test instead of hanging it.
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket option");
+        stream.set_read_timeout(Some(Duration::from_mins(1))).expect("a socket option");
         Self { stream: BufReader::new(stream) }
     }
 
