@@ -81,7 +81,7 @@ impl Writer {
         let (queue, waiting) = mpsc::channel(options.queue_uploads_max);
         let (end, ended) = watch::channel(false);
         let places_max = u32::try_from(options.queue_bytes_max / 1024).unwrap_or(u32::MAX).max(1);
-        let committer = Committer { store, observer, waiting, options: options.clone() };
+        let committer = Committer { store, observer, waiting, options: options.clone(), failing: false };
         thread::Builder::new().name("writer".to_owned()).spawn(move || {
             if catch_unwind(AssertUnwindSafe(|| committer.run())).is_err() {
                 // What a half-done writer would acknowledge nobody can tell: a supervisor restarts the process.
@@ -143,6 +143,8 @@ struct Committer {
     observer: Arc<dyn Observer>,
     waiting: mpsc::Receiver<Message>,
     options: WriterOptions,
+    /// The last group could not be stored.
+    failing: bool,
 }
 
 impl Committer {
@@ -163,7 +165,7 @@ impl Committer {
     }
 
     /// Commits jobs in groups of bounded bytes.
-    fn commit(&self, jobs: Vec<Job>) {
+    fn commit(&mut self, jobs: Vec<Job>) {
         let mut group = Group::default();
         for job in jobs {
             if group.bytes > 0 && group.bytes + job.upload.body.len() > self.options.group_bytes_max {
@@ -179,12 +181,29 @@ impl Committer {
         }
     }
 
-    fn commit_group(&self, group: Group) {
+    /// Logs when groups begin to fail and when they succeed again, not each time: a full disk must not fill
+    /// the log as well.
+    fn tell_trouble(&mut self, failure: Option<&StoreError>) {
+        match failure {
+            Some(error) if !self.failing => {
+                tracing::error!(error = error.chain(), "cannot store: uploads are answered 503 until this heals");
+            }
+            None if self.failing => tracing::info!("storing again"),
+            _ => {}
+        }
+        self.failing = failure.is_some();
+    }
+
+    fn commit_group(&mut self, group: Group) {
         let begun = Instant::now();
         let results = self.store.commit_uploads(&group.uploads);
         let took = begun.elapsed();
         drop(group.places);
-        let committed = results.iter().any(Result::is_ok);
+        let errors = results.iter().filter_map(|result| result.as_ref().err());
+        // A full quarantine is one device's affair, told in its metrics and its answer.
+        let trouble = errors.filter(|error| error.kind() != StoreErrorKind::QuarantineFull).next_back();
+        self.tell_trouble(trouble);
+        let committed = trouble.is_none();
         for (reply, result) in group.replies.into_iter().zip(results) {
             // A caller that left is no reason to do anything: its upload is stored.
             let _ = reply.send(result);
