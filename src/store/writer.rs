@@ -186,7 +186,10 @@ impl Committer {
     fn tell_trouble(&mut self, failure: Option<&StoreError>) {
         match failure {
             Some(error) if !self.failing => {
-                tracing::error!(error = error.chain(), "cannot store: uploads are answered 503 until this heals");
+                tracing::error!(
+                    error = error.chain(),
+                    "cannot store: uploads are answered 503 until this heals"
+                );
             }
             None if self.failing => tracing::info!("storing again"),
             _ => {}
@@ -199,9 +202,9 @@ impl Committer {
         let results = self.store.commit_uploads(&group.uploads);
         let took = begun.elapsed();
         drop(group.places);
-        let errors = results.iter().filter_map(|result| result.as_ref().err());
+        let mut errors = results.iter().filter_map(|result| result.as_ref().err());
         // A full quarantine is one device's affair, told in its metrics and its answer.
-        let trouble = errors.filter(|error| error.kind() != StoreErrorKind::QuarantineFull).next_back();
+        let trouble = errors.find(|error| error.kind() != StoreErrorKind::QuarantineFull);
         self.tell_trouble(trouble);
         let committed = trouble.is_none();
         for (reply, result) in group.replies.into_iter().zip(results) {

@@ -67,7 +67,10 @@ mod tests {
         let mut statement = conn.prepare(sql).expect("a statement");
         let parts = statement.query_map([], |row| row.get::<_, String>(0)).expect("rows");
         let parts: Vec<String> = parts.map(|part| part.expect("text") + ";\n").collect();
-        format!("-- Generated: the whole schema that the steps in schema/sqlite/ lead to.\n\n{}", parts.join("\n"))
+        format!(
+            "-- Generated: the whole schema that the steps in schema/sqlite/ lead to.\n\n{}",
+            parts.join("\n")
+        )
     }
 
     fn migrated() -> Connection {
