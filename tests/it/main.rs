@@ -1,4 +1,5 @@
 //! The integration tests: one binary, because every further one would link the whole program again.
 
+mod process;
 mod store;
 mod support;
