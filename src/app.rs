@@ -17,7 +17,7 @@ use crate::store::writer::Writer;
 /// answered, and the writer has ended. The listener is bound already, so that a caller knows its port and no
 /// test waits for one.
 pub async fn run(
-    config: &Config,
+    config: Config,
     secrets: Secrets,
     store: Arc<dyn Store>,
     listener: TcpListener,
@@ -33,8 +33,8 @@ pub async fn run(
         secrets,
         clock,
         metrics,
-        limits: config.limits.clone(),
-        http: config.http.clone(),
+        limits: config.limits,
+        http: config.http,
         readers: config.store_options.readers,
         guard_days: config.store_options.policy.guard_days,
     });

@@ -100,7 +100,7 @@ async fn serve(
     let listener = TcpListener::bind(&config.listen).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     announce(terminal, &format!("listening on http://{address}"));
-    app::run(&config, secrets, store, listener, Arc::new(SystemClock), shutdown)
+    app::run(config, secrets, store, listener, Arc::new(SystemClock), shutdown)
         .await
         .map_err(|error| Failure::Failed(error.to_string()))?;
     tracing::info!("stopped");

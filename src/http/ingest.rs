@@ -103,9 +103,9 @@ async fn take<B>(gateway: &Arc<Gateway>, request: Request<B>, progress: &Progres
 where
     B: http_body::Body<Data = Bytes> + Unpin,
 {
-    let (head, body) = request.into_parts();
-    let claim = claim(&head.headers, gateway.http.shared_fleet_key).map_err(|problem| {
-        let claimed = head.headers.get(&X_DEVICE_ID);
+    let (parts, body) = request.into_parts();
+    let claim = claim(&parts.headers, gateway.http.shared_fleet_key).map_err(|problem| {
+        let claimed = parts.headers.get(&X_DEVICE_ID);
         tracing::debug!(code = ?problem.code(), claimed_device_id = ?claimed, "upload refused");
         problem.challenge(SCHEME).closing()
     })?;
@@ -231,10 +231,9 @@ async fn read_large(
 /// Checks the signature and decodes. `None`: no signature holds.
 fn read(gateway: &Gateway, claim: &Claim, body: Bytes, received_at: Timestamp) -> Option<Upload> {
     let secrets = gateway.secrets();
-    let keys = &secrets.fleet_keys;
-    let device_id = claim.device_id.as_ref();
     let shared = gateway.http.shared_fleet_key;
-    let verified = signature::verify(keys, device_id, shared, &claim.offered, body)?;
+    let device_id = claim.device_id.as_ref();
+    let verified = signature::verify(&secrets.fleet_keys, device_id, shared, &claim.offered, body)?;
     let evidence = verified.clone();
     let read = catch_unwind(AssertUnwindSafe(|| Upload::read(verified, received_at, &gateway.limits)));
     Some(read.unwrap_or_else(|_| failed(evidence, received_at)))

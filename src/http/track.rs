@@ -31,7 +31,7 @@ const LIMIT_MAX: usize = 10_000;
 /// Entries of one read.
 const READ_ENTRIES: usize = 1000;
 /// How long a read in mid-answer waits for a free reader: breaking off costs more than waiting.
-const STREAM_PATIENCE: Duration = Duration::from_secs(60);
+const STREAM_PATIENCE: Duration = Duration::from_mins(1);
 
 /// How records are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,13 +242,13 @@ fn stream(mut writing: Writing, first: Vec<u8>, place: OwnedSemaphorePermit) -> 
             }
         }
     });
-    Body::new(Pieces { pieces, ended: false, _place: place })
+    Body::new(Pieces { from: pieces, ended: false, _place: place })
 }
 
 /// A body that ends well only where its writer says so: an answer that breaks off must not look complete.
 struct Pieces {
     /// `None` in the channel is the mark of the end.
-    pieces: mpsc::Receiver<Option<Bytes>>,
+    from: mpsc::Receiver<Option<Bytes>>,
     ended: bool,
     _place: OwnedSemaphorePermit,
 }
@@ -264,7 +264,7 @@ impl http_body::Body for Pieces {
         if self.ended {
             return Poll::Ready(None);
         }
-        self.pieces.poll_recv(cx).map(|received| match received {
+        self.from.poll_recv(cx).map(|received| match received {
             Some(Some(piece)) => Some(Ok(Frame::data(piece))),
             Some(None) => {
                 self.ended = true;
@@ -281,6 +281,7 @@ impl http_body::Body for Pieces {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::ids::EpochId;
 
     #[test]
     fn lines_are_sent_to_those_who_ask_for_them() {
@@ -310,7 +311,7 @@ mod tests {
             read_query(&uri, &HeaderMap::new())
         };
         let (range, format, limit) = read("epoch_id=3&from_seq=1&to_seq=1&received_to=5").expect("fine");
-        assert_eq!((range.epoch_id.map(|e| e.get()), format, limit), (Some(3), Format::Json, Some(1000)));
+        assert_eq!((range.epoch_id.map(EpochId::get), format, limit), (Some(3), Format::Json, Some(1000)));
         assert_eq!(read("format=ndjson").expect("fine").2, None);
         assert_eq!(read("format=ndjson&limit=20000").expect("fine").2, Some(20_000));
         assert_eq!(read("limit=10000").expect("fine").2, Some(10_000));

@@ -186,7 +186,7 @@ fn record(n: u64, content: u32) -> Record {
     Record {
         seq: seq(n),
         recorded_at: telling.then(|| at(i64::from(content))),
-        fix: (content % 3 > 0).then(|| Fix { lat: f64::from(content), lon: 1.0 }),
+        fix: (!content.is_multiple_of(3)).then(|| Fix { lat: f64::from(content), lon: 1.0 }),
         battery: Some(3.5),
         extra: None,
         raw: None,

@@ -1,0 +1,9 @@
+//! The gateway over real sockets and a real disk.
+
+mod connections;
+mod harness;
+mod ingest;
+mod read;
+mod shutdown;
+mod status;
+mod track;
