@@ -17,7 +17,7 @@ use crate::support::tracker::{Tracker, record, records};
 const ROUNDS: usize = 12;
 const MEMBERS: u64 = 8;
 /// Acknowledgements before each kill: from the very first one to well into group commits.
-const ACKNOWLEDGED: RangeInclusive<usize> = 1..=400;
+const ACKNOWLEDGED: RangeInclusive<usize> = 1..=160;
 
 #[derive(Clone)]
 struct Batch {
@@ -57,10 +57,10 @@ impl Member {
     /// Mostly what comes next; sometimes with a gap before it, with a piece of what was sent before (which
     /// fills gaps), or the last records once more under another batch id.
     fn next_batch(&mut self) -> Batch {
-        let count = self.rng.random_range(1..=40);
+        let count = self.rng.random_range(1..=16);
         let seqs = match self.rng.random_range(0..10) {
             0 => self.last.clone(),
-            1 => self.next_seq.saturating_sub(self.rng.random_range(1..60))..=self.next_seq + count - 1,
+            1 => self.next_seq.saturating_sub(self.rng.random_range(1..40))..=self.next_seq + count - 1,
             2 => {
                 let first = self.next_seq + self.rng.random_range(1..5);
                 first..=first + count - 1

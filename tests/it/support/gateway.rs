@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use tidegate::domain::signature::spell_secret;
 
 use super::link::Link;
 use super::tracker::FLEET_KEY;
@@ -57,13 +58,12 @@ pub(crate) fn tidegate(here: &Path, arguments: &[&str]) -> Command {
 
 /// Adds what `serve` needs: a free port, a store, secrets, quiet.
 pub(crate) fn configure<'a>(command: &'a mut Command, database: &Path) -> &'a mut Command {
-    let fleet_key = std::str::from_utf8(FLEET_KEY).expect("text");
     command
         .env("TIDEGATE_LISTEN", "127.0.0.1:0")
         .env("TIDEGATE_STORE", format!("sqlite:{}", database.display()))
         .env("TIDEGATE_LOG", "warn")
-        .env("TIDEGATE_FLEET_KEYS", fleet_key)
-        .env("TIDEGATE_SEAL_KEYS", "a seal key for tests, not a secret")
+        .env("TIDEGATE_FLEET_KEYS", spell_secret(FLEET_KEY))
+        .env("TIDEGATE_SEAL_KEYS", "a seal key for tests and no secret")
         .env("TIDEGATE_ADMIN_TOKENS", "admin-token-of-the-tests")
         .env("TIDEGATE_READ_TOKENS", TOKEN)
 }
