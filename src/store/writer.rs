@@ -81,7 +81,7 @@ impl Writer {
         let (queue, waiting) = mpsc::channel(options.queue_uploads_max);
         let (end, ended) = watch::channel(false);
         let places_max = u32::try_from(options.queue_bytes_max / 1024).unwrap_or(u32::MAX).max(1);
-        let committer = Committer { store, observer, waiting, options: options.clone() };
+        let committer = Committer { store, observer, waiting, options: options.clone(), failed_groups: 0 };
         thread::Builder::new().name("writer".to_owned()).spawn(move || {
             if catch_unwind(AssertUnwindSafe(|| committer.run())).is_err() {
                 // What a half-done writer would acknowledge nobody can tell: a supervisor restarts the process.
@@ -143,6 +143,8 @@ struct Committer {
     observer: Arc<dyn Observer>,
     waiting: mpsc::Receiver<Message>,
     options: WriterOptions,
+    /// Groups in a row that could not be stored.
+    failed_groups: u64,
 }
 
 impl Committer {
@@ -163,7 +165,7 @@ impl Committer {
     }
 
     /// Commits jobs in groups of bounded bytes.
-    fn commit(&self, jobs: Vec<Job>) {
+    fn commit(&mut self, jobs: Vec<Job>) {
         let mut group = Group::default();
         for job in jobs {
             if group.bytes > 0 && group.bytes + job.upload.body.len() > self.options.group_bytes_max {
@@ -179,12 +181,13 @@ impl Committer {
         }
     }
 
-    fn commit_group(&self, group: Group) {
+    fn commit_group(&mut self, group: Group) {
         let begun = Instant::now();
         let results = self.store.commit_uploads(&group.uploads);
         let took = begun.elapsed();
         drop(group.places);
         let committed = results.iter().any(Result::is_ok);
+        self.tell(&results);
         for (reply, result) in group.replies.into_iter().zip(results) {
             // A caller that left is no reason to do anything: its upload is stored.
             let _ = reply.send(result);
@@ -192,6 +195,25 @@ impl Committer {
         self.observer.group_done(group.uploads.len(), group.bytes, took, committed);
         if let Err(error) = self.store.maintain() {
             tracing::warn!(error = error.chain(), "housekeeping failed; it will be tried again");
+        }
+    }
+
+    /// One line when uploads cannot be stored any more and one when they can again: a full disk fails a group
+    /// every few milliseconds, for hours. A device whose quarantine is full is no fault of the store.
+    fn tell(&mut self, results: &[Result<Receipt, StoreError>]) {
+        let mut errors = results.iter().filter_map(|result| result.as_ref().err());
+        match errors.find(|error| error.kind() != StoreErrorKind::QuarantineFull) {
+            Some(error) => {
+                if self.failed_groups == 0 {
+                    tracing::error!(error = error.chain(), "uploads cannot be stored: they are answered 503");
+                }
+                self.failed_groups += 1;
+            }
+            None if self.failed_groups > 0 => {
+                tracing::warn!(failed_groups = self.failed_groups, "uploads are stored again");
+                self.failed_groups = 0;
+            }
+            None => {}
         }
     }
 }
