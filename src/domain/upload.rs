@@ -49,7 +49,7 @@ impl Upload {
         };
         let (device_id, content) = match body.signer() {
             Signer::Fleet => (named.cloned(), content),
-            Signer::Device(signer) if named.is_some_and(|named| named != signer) => {
+            Signer::Device(signer) if named.is_some_and(|named| named != signer) && !is_broken(&content) => {
                 (Some(signer.clone()), Err(mismatch(&content, signer)))
             }
             Signer::Device(signer) => (Some(signer.clone()), content),
@@ -75,6 +75,11 @@ impl Upload {
             Err(unreadable) => unreadable.batch_id.as_ref(),
         }
     }
+}
+
+/// Whether the body is no whole JSON object, so that the device it seems to name says little.
+fn is_broken(content: &Result<Batch, Unreadable>) -> bool {
+    matches!(content, Err(Unreadable { reason: Reason::InvalidJson | Reason::DuplicateKey, .. }))
 }
 
 fn mismatch(content: &Result<Batch, Unreadable>, signer: &DeviceId) -> Unreadable {

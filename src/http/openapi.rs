@@ -110,7 +110,7 @@ mod tests {
     use crate::domain::receipt::{Counts, Receipt, Status, Why};
 
     #[test]
-    fn the_golden_copy_is_what_the_code_says() {
+    fn generated_openapi_is_current() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schema/openapi.json");
         #[expect(clippy::disallowed_methods, reason = "a switch of this test, not of the program")]
         let update = std::env::var("UPDATE_SCHEMA").is_ok();
@@ -118,7 +118,7 @@ mod tests {
             std::fs::write(path, document()).expect("schema/ is writable");
         }
         let golden = std::fs::read_to_string(path).expect("schema/openapi.json is there");
-        assert!(golden == document(), "schema/openapi.json is old: run this test with UPDATE_SCHEMA=1");
+        assert!(golden == document(), "schema/openapi.json is old: run `make schema`");
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::{FromRequestParts, Path, State};
 use axum::http::header::{CONTENT_TYPE, ETAG};
-use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri, request};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -90,12 +90,11 @@ fn view<'a>(page: &'a DevicePage, gateway: &Gateway) -> DeviceList<'a> {
 pub(super) async fn one(
     _: Reader,
     State(gateway): State<Arc<Gateway>>,
-    Path(device_id): Path<String>,
+    Named(device_id): Named,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response<Body>, Problem> {
     Params::read(&uri)?.finish()?;
-    let device_id = DeviceId::parse(&device_id).ok_or_else(unknown)?;
     let device = gateway.read(READ_PATIENCE, move |store| store.lookup_device(&device_id)).await?;
     let device = device.ok_or_else(unknown)?;
     let tag = etag::tag(device.revision);
@@ -108,6 +107,18 @@ pub(super) async fn one(
     };
     response.headers_mut().insert(ETAG, tag);
     Ok(response)
+}
+
+/// The device that the path names. What can be no device's id is a device that nobody has heard of.
+pub(super) struct Named(pub(super) DeviceId);
+
+impl<S: Send + Sync> FromRequestParts<S> for Named {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut request::Parts, state: &S) -> Result<Self, Problem> {
+        let Path(text) = Path::<String>::from_request_parts(parts, state).await.map_err(|_| unknown())?;
+        DeviceId::parse(&text).map(Self).ok_or_else(unknown)
+    }
 }
 
 /// The answer about a device that nobody has heard of.

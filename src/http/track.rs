@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Response, Uri};
 use bytes::Bytes;
@@ -19,7 +19,7 @@ use super::auth::Reader;
 use super::gateway::{Gateway, READ_PATIENCE};
 use super::problem::{Code, Problem, ProblemBody};
 use super::query::{self, Params};
-use super::read::unknown;
+use super::read::{Named, unknown};
 use super::record_view::{self, TrackBody};
 use super::walk::{Range, Walk};
 use crate::domain::ids::DeviceId;
@@ -113,12 +113,11 @@ fn weighed(range: &[u8]) -> (Vec<u8>, f32) {
 pub(super) async fn track(
     _: Reader,
     State(gateway): State<Arc<Gateway>>,
-    Path(device_id): Path<String>,
+    Named(device_id): Named,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response<Body>, Problem> {
     let (range, format, limit) = read_query(&uri, &headers)?;
-    let device_id = DeviceId::parse(&device_id).ok_or_else(unknown)?;
     let Ok(place) = Arc::clone(&gateway.streams).try_acquire_owned() else {
         return Err(Problem::unavailable());
     };
@@ -318,5 +317,23 @@ mod tests {
         for bad in ["limit=10001", "format=xml", "from_seq=2&to_seq=1", "epoch_id=-1", "since=3", "after=x"] {
             assert!(read(bad).is_err(), "{bad}");
         }
+    }
+
+    #[tokio::test]
+    async fn an_answer_ends_well_only_where_its_writer_says_so() {
+        use http_body_util::BodyExt;
+        let places = Arc::new(tokio::sync::Semaphore::new(1));
+        for complete in [true, false] {
+            let (sender, from) = mpsc::channel(2);
+            sender.send(Some(Bytes::from_static(b"{}\n"))).await.expect("room");
+            if complete {
+                sender.send(None).await.expect("room");
+            }
+            drop(sender);
+            let place = Arc::clone(&places).try_acquire_owned().expect("a place");
+            let read = Pieces { from, ended: false, _place: place }.collect().await;
+            assert_eq!(read.is_ok(), complete);
+        }
+        assert_eq!(places.available_permits(), 1, "places come back");
     }
 }

@@ -81,7 +81,7 @@ impl Writer {
         let (queue, waiting) = mpsc::channel(options.queue_uploads_max);
         let (end, ended) = watch::channel(false);
         let places_max = u32::try_from(options.queue_bytes_max / 1024).unwrap_or(u32::MAX).max(1);
-        let committer = Committer { store, observer, waiting, options: options.clone(), failed_groups: 0 };
+        let committer = Committer { store, observer, waiting, options: options.clone(), failing: false };
         thread::Builder::new().name("writer".to_owned()).spawn(move || {
             if catch_unwind(AssertUnwindSafe(|| committer.run())).is_err() {
                 // What a half-done writer would acknowledge nobody can tell: a supervisor restarts the process.
@@ -143,8 +143,8 @@ struct Committer {
     observer: Arc<dyn Observer>,
     waiting: mpsc::Receiver<Message>,
     options: WriterOptions,
-    /// Groups in a row that could not be stored.
-    failed_groups: u64,
+    /// The last group could not be stored.
+    failing: bool,
 }
 
 impl Committer {
@@ -181,13 +181,32 @@ impl Committer {
         }
     }
 
+    /// Logs when groups begin to fail and when they succeed again, not each time: a full disk must not fill
+    /// the log as well.
+    fn tell_trouble(&mut self, failure: Option<&StoreError>) {
+        match failure {
+            Some(error) if !self.failing => {
+                tracing::error!(
+                    error = error.chain(),
+                    "cannot store: uploads are answered 503 until this heals"
+                );
+            }
+            None if self.failing => tracing::info!("storing again"),
+            _ => {}
+        }
+        self.failing = failure.is_some();
+    }
+
     fn commit_group(&mut self, group: Group) {
         let begun = Instant::now();
         let results = self.store.commit_uploads(&group.uploads);
         let took = begun.elapsed();
         drop(group.places);
-        let committed = results.iter().any(Result::is_ok);
-        self.tell(&results);
+        let mut errors = results.iter().filter_map(|result| result.as_ref().err());
+        // A full quarantine is one device's affair, told in its metrics and its answer.
+        let trouble = errors.find(|error| error.kind() != StoreErrorKind::QuarantineFull);
+        self.tell_trouble(trouble);
+        let committed = trouble.is_none();
         for (reply, result) in group.replies.into_iter().zip(results) {
             // A caller that left is no reason to do anything: its upload is stored.
             let _ = reply.send(result);
@@ -195,25 +214,6 @@ impl Committer {
         self.observer.group_done(group.uploads.len(), group.bytes, took, committed);
         if let Err(error) = self.store.maintain() {
             tracing::warn!(error = error.chain(), "housekeeping failed; it will be tried again");
-        }
-    }
-
-    /// One line when uploads cannot be stored any more and one when they can again: a full disk fails a group
-    /// every few milliseconds, for hours. A device whose quarantine is full is no fault of the store.
-    fn tell(&mut self, results: &[Result<Receipt, StoreError>]) {
-        let mut errors = results.iter().filter_map(|result| result.as_ref().err());
-        match errors.find(|error| error.kind() != StoreErrorKind::QuarantineFull) {
-            Some(error) => {
-                if self.failed_groups == 0 {
-                    tracing::error!(error = error.chain(), "uploads cannot be stored: they are answered 503");
-                }
-                self.failed_groups += 1;
-            }
-            None if self.failed_groups > 0 => {
-                tracing::warn!(failed_groups = self.failed_groups, "uploads are stored again");
-                self.failed_groups = 0;
-            }
-            None => {}
         }
     }
 }

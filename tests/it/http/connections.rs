@@ -90,6 +90,7 @@ fn a_body_over_the_limit_is_refused_and_the_client_sees_it() {
     let answer = client.answer();
     assert_eq!((answer.status, answer.code().as_str()), (413, "body_too_large"));
     assert!(client.is_closed());
+    drop(client);
 
     // In chunks: noticed on the way.
     let body = "x".repeat(3 << 20);
@@ -97,14 +98,16 @@ fn a_body_over_the_limit_is_refused_and_the_client_sees_it() {
     client.send(chunked_head("a", body.as_bytes()));
     client.send(chunked(body.as_bytes(), 1 << 16));
     assert_eq!(client.answer().status, 413);
+    assert!(client.is_closed());
+    drop(client);
 
     // With Expect: refused before a byte of it is sent.
     let mut client = gateway.connect();
     let request = upload("a", &"x".repeat(1001), "Expect: 100-continue\r\n");
     client.send(request.split_inclusive("\r\n\r\n").next().expect("a head"));
     assert_eq!(client.answer().status, 413);
-    client.end_sending();
     assert!(client.is_closed());
+    drop(client);
     assert!(gateway.get("/metrics").text().contains("tidegate_uploads_total{outcome=\"too_large\"} 3"));
     gateway.stop();
 }
@@ -141,6 +144,8 @@ fn a_silent_body_is_given_up() {
     let mut client = gateway.connect();
     client.send(&request[..request.len() - 1]);
     assert_eq!(client.answer().code(), "body_timeout");
+    assert!(client.is_closed());
+    drop(client);
     gateway.stop();
 }
 

@@ -145,7 +145,7 @@ impl Client {
     fn new(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("it listens");
         // Only so that a fault fails the test instead of hanging it.
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket option");
+        stream.set_read_timeout(Some(Duration::from_mins(1))).expect("a socket option");
         Self { stream: BufReader::new(stream) }
     }
 
@@ -182,6 +182,12 @@ impl Client {
             self.stream.read_to_end(&mut answer.body).expect("a body");
         }
         answer
+    }
+
+    /// Reads an answer if there is one: to a request that is no HTTP there need not be.
+    pub(crate) fn any_answer(&mut self) -> Option<Answer> {
+        let some = self.stream.fill_buf().is_ok_and(|bytes| !bytes.is_empty());
+        some.then(|| self.answer())
     }
 
     fn chunks(&mut self) -> Vec<u8> {

@@ -17,8 +17,8 @@ fn a_batch_is_stored_once_and_moves_the_state() {
     );
     let again = gateway.upload("track-exp-084", &body);
     assert_eq!((again.status, again.json()["status"].as_str()), (200, Some("duplicate")));
-    let stale = gateway.upload("track-exp-084", &batch("track-exp-084", "b2", Some(3), &[10_421]));
-    assert_eq!(stale.json()["reason"], "stale");
+    let late = gateway.upload("track-exp-084", &batch("track-exp-084", "b2", Some(3), &[10_421]));
+    assert_eq!(late.json()["reason"], "stale");
     let state = gateway.get("/v1/devices/track-exp-084").json();
     assert_eq!((&state["epoch_id"], &state["last_seq"]), (&3.into(), &10_439.into()));
     assert_eq!(state["received_at"], "2026-03-31T04:12:00Z");
@@ -101,7 +101,7 @@ fn any_signature_of_any_line_will_do() {
 fn the_fleet_key_itself_signs_only_where_that_is_allowed() {
     let body = batch("a", "x", None, &[1]);
     let mac = FleetKey::new(FLEET_KEY).mac(body.as_bytes());
-    let hex: String = mac.iter().map(|b| format!("{b:02x}")).collect();
+    let hex = mac.map(|b| format!("{b:02x}")).concat();
     let request = format!(
         "POST /v1/batches HTTP/1.1\r\nHost: x\r\nX-Signature: {hex}\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
@@ -146,7 +146,7 @@ fn full_answers_have_title_case_names_a_length_and_the_date() {
     let answer = gateway.upload("a", &batch("a", "x", None, &[1]));
     assert_eq!(
         answer.head,
-        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Tue, 31 Mar 2026 04:12:00 GMT\r\nContent-Length: 77\r\n\r\n"
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Tue, 31 Mar 2026 04:12:00 GMT\r\nContent-Length: 76\r\n\r\n"
     );
     gateway.clock.advance_seconds(1);
     let answer = gateway.upload("a", &batch("a", "y", None, &[2]));
@@ -164,8 +164,8 @@ fn bodies_together_are_bounded() {
     slow.send(format!("{head}\r\n\r\n"));
     assert_eq!(slow.answer().status, 100);
     slow.send(&body[..900]);
-    let held = || gateway.get("/metrics").text().contains("\ntidegate_inflight_bytes 900\n");
-    while !held() {
+    let holds = || gateway.get("/metrics").text().contains("\ntidegate_inflight_bytes 900\n");
+    while !holds() {
         std::thread::yield_now();
     }
     let quick = batch("quick", "x", None, &[1]) + &" ".repeat(200);

@@ -1,7 +1,7 @@
 //! The gateway over real sockets and a real disk.
 
 mod connections;
-mod harness;
+pub(crate) mod harness;
 mod ingest;
 mod read;
 mod shutdown;

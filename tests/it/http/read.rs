@@ -54,7 +54,10 @@ fn a_bad_query_is_400() {
 fn a_state_has_a_strong_tag_that_moves_with_it() {
     let gateway = Gateway::start();
     assert_eq!(gateway.get("/v1/devices/a").code(), "device_unknown");
-    assert_eq!(gateway.get("/v1/devices/a%2Fb").code(), "device_unknown");
+    for no_id in ["a%2Fb", "%FF", "%00", "..%2e"] {
+        assert_eq!(gateway.get(&format!("/v1/devices/{no_id}")).code(), "device_unknown");
+        assert_eq!(gateway.get(&format!("/v1/devices/{no_id}/track")).code(), "device_unknown");
+    }
     gateway.upload("a", &batch("a", "x", None, &[1]));
     let first = gateway.get("/v1/devices/a");
     let tag = first.header("Etag").expect("a tag").to_owned();

@@ -8,7 +8,7 @@ use super::harness::{Gateway, batch, upload};
 
 #[test]
 fn idle_connections_do_not_hold_it_up() {
-    let gateway = Gateway::start_with(|http| http.drain = Duration::from_secs(3600));
+    let gateway = Gateway::start_with(|http| http.drain = Duration::from_hours(1));
     let mut idle = gateway.connect();
     idle.send("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_eq!(idle.answer().status, 200);
@@ -37,7 +37,7 @@ fn an_upload_whose_client_left_is_committed() {
         let id = format!("d{n}");
         let mut client = gateway.connect();
         client.send(upload(&id, &batch(&id, "x", None, &[1]), ""));
-        // Seen by the gateway, since it answers in order on one connection what it has read.
+        // Leaves without waiting for the answer.
         drop(client);
     }
     while (0..20).any(|n| gateway.get(&format!("/v1/devices/d{n}")).status != 200) {

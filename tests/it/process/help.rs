@@ -16,7 +16,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
 ];
 
 #[test]
-fn the_help_is_as_written_down() {
+fn the_generated_help_is_written_down() {
     #[expect(clippy::disallowed_methods, reason = "a switch of this test, not of the program")]
     let update = std::env::var("UPDATE_SCHEMA").is_ok();
     let folder = Folder::new();
@@ -29,7 +29,7 @@ fn the_help_is_as_written_down() {
             std::fs::write(&golden, &done.out).expect("written");
         }
         let expected = std::fs::read_to_string(&golden).unwrap_or_default();
-        assert_eq!(done.out, expected, "{name}.txt is old: run this test with UPDATE_SCHEMA=1");
+        assert_eq!(done.out, expected, "{name}.txt is old: run make schema");
     }
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn configure<'a>(command: &'a mut Command, database: &Path) -> &'a mu
     command
         .env("TIDEGATE_LISTEN", "127.0.0.1:0")
         .env("TIDEGATE_STORE", format!("sqlite:{}", database.display()))
-        .env("TIDEGATE_LOG", "warn")
+        .env("TIDEGATE_LOG", "warn,tidegate::store::writer=info")
         .env("TIDEGATE_FLEET_KEYS", spell_secret(FLEET_KEY))
         .env("TIDEGATE_SEAL_KEYS", "a seal key for tests and no secret")
         .env("TIDEGATE_ADMIN_TOKENS", "admin-token-of-the-tests")
