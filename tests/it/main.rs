@@ -2,5 +2,6 @@
 
 mod contract;
 mod http;
+mod process;
 mod store;
 mod support;
