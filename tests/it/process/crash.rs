@@ -108,7 +108,10 @@ impl Member {
         let mut stored = BTreeSet::new();
         for entry in &track {
             let seq = entry["seq"].as_u64().expect("a seq");
-            assert!(stored.last().is_none_or(|before| *before < seq), "{id}: {seq} stands twice or unordered");
+            assert!(
+                stored.last().is_none_or(|before| *before < seq),
+                "{id}: {seq} stands twice or unordered"
+            );
             stored.insert(seq);
             let sent = record(seq);
             for field in ["lat", "lon", "battery"] {
@@ -173,7 +176,9 @@ fn kill_nine_under_load() {
         live(&folder, &mut members, count, round + 1 == ROUNDS);
         let gateway = Gateway::start(&folder);
         let mut link = gateway.link();
-        members.iter().for_each(|member| member.check(&mut link));
+        for member in &members {
+            member.check(&mut link);
+        }
         verify(&folder);
     }
     let gateway = Gateway::start(&folder);
