@@ -25,6 +25,7 @@ use crate::domain::signature::{self, Offered, VerifiedBody};
 use crate::domain::time::Timestamp;
 use crate::domain::upload::Upload;
 use crate::ops::metrics::Refusal;
+use crate::ops::secrets::Secrets;
 
 /// The path of the route.
 pub(super) const PATH: &str = "/v1/batches";
@@ -40,6 +41,8 @@ static X_DEVICE_ID: HeaderName = HeaderName::from_static("x-device-id");
 struct Claim {
     device_id: Option<DeviceId>,
     offered: Offered,
+    /// Those that were live when the header had come: a reload must not turn away a body that is on its way.
+    secrets: Arc<Secrets>,
 }
 
 /// The other methods of the path; `POST` never gets here, see `serve::answer`.
@@ -102,7 +105,7 @@ where
     B: http_body::Body<Data = Bytes> + Unpin,
 {
     let (parts, body) = request.into_parts();
-    let claim = claim(&parts.headers, gateway.http.shared_fleet_key).map_err(|problem| {
+    let claim = claim(gateway, &parts.headers).map_err(|problem| {
         let claimed = parts.headers.get(&X_DEVICE_ID);
         tracing::debug!(code = ?problem.code(), claimed_device_id = ?claimed, "upload refused");
         problem.challenge(SCHEME).closing()
@@ -132,7 +135,8 @@ const SCHEME: &str = "HMAC-SHA256";
 
 /// Reads the headers. They are hints until the signature over the body holds, but a body under headers that
 /// can never match need not travel.
-fn claim(headers: &HeaderMap, shared_fleet_key: bool) -> Result<Claim, Problem> {
+fn claim(gateway: &Gateway, headers: &HeaderMap) -> Result<Claim, Problem> {
+    let secrets = gateway.secrets();
     let offered = signature::read_signatures(headers.get_all(&X_SIGNATURE).iter().map(HeaderValue::as_bytes));
     if offered.is_empty() {
         let detail =
@@ -141,8 +145,8 @@ fn claim(headers: &HeaderMap, shared_fleet_key: bool) -> Result<Claim, Problem> 
     }
     let mut lines = headers.get_all(&X_DEVICE_ID).iter();
     let Some(line) = lines.next() else {
-        if shared_fleet_key {
-            return Ok(Claim { device_id: None, offered });
+        if gateway.http.shared_fleet_key {
+            return Ok(Claim { device_id: None, offered, secrets });
         }
         return Err(Problem::new(Code::DeviceIdMissing, "X-Device-Id must name the device that signs."));
     };
@@ -153,7 +157,7 @@ fn claim(headers: &HeaderMap, shared_fleet_key: bool) -> Result<Claim, Problem> 
         let detail = "X-Device-Id takes 1 to 64 of A-Z a-z 0-9 . _ : - and neither . nor .. alone.";
         return Err(Problem::new(Code::DeviceIdMalformed, detail));
     };
-    Ok(Claim { device_id: Some(device_id), offered })
+    Ok(Claim { device_id: Some(device_id), offered, secrets })
 }
 
 fn body_problem(error: BodyError, max: usize) -> Problem {
@@ -228,10 +232,9 @@ async fn read_large(
 
 /// Checks the signature and decodes. `None`: no signature holds.
 fn read(gateway: &Gateway, claim: &Claim, body: Bytes, received_at: Timestamp) -> Option<Upload> {
-    let secrets = gateway.secrets();
     let shared = gateway.http.shared_fleet_key;
     let device_id = claim.device_id.as_ref();
-    let verified = signature::verify(&secrets.fleet_keys, device_id, shared, &claim.offered, body)?;
+    let verified = signature::verify(&claim.secrets.fleet_keys, device_id, shared, &claim.offered, body)?;
     let evidence = verified.clone();
     let read = catch_unwind(AssertUnwindSafe(|| Upload::read(verified, received_at, &gateway.limits)));
     Some(read.unwrap_or_else(|_| failed(evidence, received_at)))

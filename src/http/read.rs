@@ -37,7 +37,7 @@ pub(super) struct DeviceList<'a> {
 
 /// Current states of all devices, a page at a time.
 #[utoipa::path(
-    get, path = "/v1/devices", tag = "reading", security(("bearer" = [])),
+    get, path = "/v1/devices", tag = "reading", security(("bearer" = []), ("session" = [])),
     params(
         ("limit" = Option<u32>, Query, description = "Devices of a page, 1 … 1,000; 100 by default", minimum = 1, maximum = 1000),
         ("after" = Option<String>, Query, description = "The `next` of the page before"),
@@ -45,7 +45,7 @@ pub(super) struct DeviceList<'a> {
     responses(
         (status = 200, description = "A page", body = DeviceList),
         (status = 400, description = "The query cannot be used", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 401, description = "No valid token", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 401, description = "No valid token or session", body = ProblemBody, content_type = "application/problem+json"),
         (status = 503, description = "Try again after `Retry-After` seconds", body = ProblemBody, content_type = "application/problem+json"),
     ),
 )]
@@ -74,7 +74,7 @@ fn view<'a>(page: &'a DevicePage, gateway: &Gateway) -> DeviceList<'a> {
 
 /// One device's current state.
 #[utoipa::path(
-    get, path = "/v1/devices/{device_id}", tag = "reading", security(("bearer" = [])),
+    get, path = "/v1/devices/{device_id}", tag = "reading", security(("bearer" = []), ("session" = [])),
     params(
         ("device_id" = String, Path, description = "The device"),
         ("If-None-Match" = Option<String>, Header, description = "An `ETag` seen before"),
@@ -82,7 +82,7 @@ fn view<'a>(page: &'a DevicePage, gateway: &Gateway) -> DeviceList<'a> {
     responses(
         (status = 200, description = "The state; `ETag` is its revision", body = DeviceView<'_>),
         (status = 304, description = "The state has not changed"),
-        (status = 401, description = "No valid token", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 401, description = "No valid token or session", body = ProblemBody, content_type = "application/problem+json"),
         (status = 404, description = "The device was never seen", body = ProblemBody, content_type = "application/problem+json"),
         (status = 503, description = "Try again after `Retry-After` seconds", body = ProblemBody, content_type = "application/problem+json"),
     ),

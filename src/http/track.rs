@@ -87,7 +87,7 @@ fn weighed(range: &[u8]) -> (Vec<u8>, f32) {
 
 /// A device's history in order of `(epoch_id, seq)`, each key once.
 #[utoipa::path(
-    get, path = "/v1/devices/{device_id}/track", tag = "reading", security(("bearer" = [])),
+    get, path = "/v1/devices/{device_id}/track", tag = "reading", security(("bearer" = []), ("session" = [])),
     params(
         ("device_id" = String, Path, description = "The device"),
         ("epoch_id" = Option<u64>, Query, description = "Only this epoch"),
@@ -105,7 +105,7 @@ fn weighed(range: &[u8]) -> (Vec<u8>, f32) {
         (status = 200, description = "The records", content(
             (TrackBody = "application/json"), (record_view::RecordView<'_> = "application/x-ndjson"))),
         (status = 400, description = "The query cannot be used", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 401, description = "No valid token", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 401, description = "No valid token or session", body = ProblemBody, content_type = "application/problem+json"),
         (status = 404, description = "The device was never seen", body = ProblemBody, content_type = "application/problem+json"),
         (status = 503, description = "Try again after `Retry-After` seconds", body = ProblemBody, content_type = "application/problem+json"),
     ),

@@ -8,29 +8,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tidegate::app;
+use tidegate::app::{self, Reload};
 use tidegate::domain::signature::FleetKey;
 use tidegate::ops::clock::MockClock;
 use tidegate::ops::config::{Config, HttpOptions};
-use tidegate::ops::secrets::Secrets;
+use tidegate::ops::secrets::{Secret, Secrets};
 use tidegate::ops::tokens::{Role, Tokens};
 use tidegate::store::{Store, StoreOptions, StoreUrl, open};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::support::at;
-use crate::support::tracker::{FLEET_KEY, Tracker};
+pub(crate) use crate::support::tracker::FLEET_KEY;
+use crate::support::tracker::Tracker;
 
 /// The read token of every test gateway.
 pub(crate) const TOKEN: &str = "read-token-of-the-tests";
+
+/// The admin token of every test gateway, as it is configured.
+pub(crate) const NAMED_ADMIN_TOKEN: &str = "ops-desk:admin-token-of-the-tests";
+const SEAL_KEY: &[u8] = b"a seal key for tests, not a secret";
 
 /// A running gateway.
 pub(crate) struct Gateway {
     runtime: Runtime,
     serving: JoinHandle<std::io::Result<()>>,
     stop: oneshot::Sender<()>,
+    reloads: mpsc::Sender<Reload>,
     pub(crate) address: SocketAddr,
     pub(crate) clock: Arc<MockClock>,
     pub(crate) store: Arc<dyn Store>,
@@ -51,19 +57,24 @@ impl Gateway {
         let config = config(folder.path(), http);
         let store = open::open(&config.store, &config.store_options).expect("a store");
         let clock = Arc::new(MockClock::new(at(0)));
-        let mut tokens = Tokens::default();
-        tokens.add(Role::Read, TOKEN).expect("a token");
-        let secrets = Secrets { fleet_keys: vec![FleetKey::new(FLEET_KEY)], tokens, ..Secrets::default() };
+        let secrets = secrets(FLEET_KEY, &[(Role::Read, TOKEN), (Role::Admin, NAMED_ADMIN_TOKEN)]);
         let runtime = Runtime::new().expect("threads");
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
         let address = listener.local_addr().expect("an address");
+        let (reloads, reloaded) = mpsc::channel(1);
         let (stop, stopped) = oneshot::channel();
         let shutdown = async {
             let _ = stopped.await;
         };
         let (same_store, same_clock) = (Arc::clone(&store), Arc::clone(&clock));
-        let serving = runtime.spawn(app::run(config, secrets, same_store, listener, same_clock, shutdown));
-        Self { runtime, serving, stop, address, clock, store, folder }
+        let running = app::run(config, secrets, same_store, listener, same_clock, reloaded, shutdown);
+        let serving = runtime.spawn(running);
+        Self { runtime, serving, stop, reloads, address, clock, store, folder }
+    }
+
+    /// Hands it other secrets, or the faults of some. It takes them soon, not at once.
+    pub(crate) fn reload(&self, reload: Reload) {
+        self.reloads.blocking_send(reload).expect("it is running");
     }
 
     /// Shuts it down, waits until it has ended, and gives its store back.
@@ -94,6 +105,16 @@ impl Gateway {
     pub(crate) fn upload(&self, device_id: &str, body: &str) -> Answer {
         self.exchange(upload(device_id, body, ""))
     }
+}
+
+/// Secrets with this fleet key and these tokens.
+pub(crate) fn secrets(fleet_key: &[u8], tokens: &[(Role, &str)]) -> Secrets {
+    let mut known = Tokens::default();
+    for (role, text) in tokens {
+        known.add(*role, text).expect("a token");
+    }
+    let seal_keys = vec![Secret::new(SEAL_KEY)];
+    Secrets { fleet_keys: vec![FleetKey::new(fleet_key)], seal_keys, tokens: known, ..Secrets::default() }
 }
 
 fn config(folder: &Path, http: HttpOptions) -> Config {
@@ -170,7 +191,7 @@ impl Client {
     /// Reads one answer.
     pub(crate) fn answer(&mut self) -> Answer {
         let mut answer = self.head();
-        if matches!(answer.status, 100 | 304) {
+        if matches!(answer.status, 100 | 204 | 304) {
             return answer;
         }
         if let Some(length) = answer.header("Content-Length") {

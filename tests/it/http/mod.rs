@@ -4,6 +4,8 @@ mod connections;
 pub(crate) mod harness;
 mod ingest;
 mod read;
+mod reload;
+mod session;
 mod shutdown;
 mod status;
 mod track;

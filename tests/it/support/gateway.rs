@@ -175,9 +175,30 @@ impl Gateway {
 
     /// SIGTERM; does not wait.
     pub(crate) fn terminate(&self) {
+        self.signal("TERM");
+    }
+
+    /// SIGHUP; does not wait.
+    pub(crate) fn hang_up(&self) {
+        self.signal("HUP");
+    }
+
+    /// The next line of its log that holds these words.
+    pub(crate) fn line_with(&self, words: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) if line.contains(words) => return line,
+                Ok(_) => {}
+                Err(error) => panic!("waited in vain for {words:?} ({error})"),
+            }
+        }
+    }
+
+    fn signal(&self, name: &str) {
         let id = self.id().to_string();
         // The child was not waited for, so its id is still its own.
-        let done = run(command("sh", Path::new("/")).args(["-c", "kill -TERM \"$0\"", &id]));
+        let done = run(command("sh", Path::new("/")).args(["-c", "kill -\"$1\" \"$0\"", &id, name]));
         assert_eq!(done.code, Some(0), "{}", done.err);
     }
 
