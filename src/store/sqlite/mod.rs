@@ -39,9 +39,11 @@ const CHECKPOINT_PAGES: i32 = 8000;
 /// An open SQLite store.
 #[derive(Debug)]
 pub(super) struct SqliteStore {
+    /// Before the writer, so that the writer closes last: only it may write the WAL back, and a database that was
+    /// closed in good order is one file.
+    readers: Readers,
     /// `None`: opened for reading alone.
     writer: Option<Mutex<WriteConn>>,
-    readers: Readers,
     /// Pages in the WAL after the last commit.
     wal_pages: Arc<AtomicI32>,
     /// Held, not used: keeps a second process out.

@@ -85,7 +85,11 @@ fn verify_exits_1_and_names_the_device() {
     let lines: Vec<_> = done.out.lines().collect();
     assert_eq!(lines.len(), 2, "{}", done.out);
     assert!(lines[0].starts_with("device damaged: the state is "), "{}", lines[0]);
-    assert!(lines[1].starts_with("checked 2 devices, ") && lines[1].ends_with(": 1 difference"), "{}", lines[1]);
+    assert!(
+        lines[1].starts_with("checked 2 devices, ") && lines[1].ends_with(": 1 difference"),
+        "{}",
+        lines[1]
+    );
 }
 
 #[test]

@@ -108,7 +108,10 @@ impl Member {
         let mut stored = BTreeSet::new();
         for entry in &track {
             let seq = entry["seq"].as_u64().expect("a seq");
-            assert!(stored.last().is_none_or(|before| *before < seq), "{id}: {seq} stands twice or unordered");
+            assert!(
+                stored.last().is_none_or(|before| *before < seq),
+                "{id}: {seq} stands twice or unordered"
+            );
             stored.insert(seq);
             let sent = record(seq);
             for field in ["lat", "lon", "battery"] {

@@ -44,7 +44,11 @@ fn a_newer_database_and_one_of_another_program_are_refused() {
     open(&folder).pragma_update(None, "user_version", 4711).expect("raised");
     let words = ["version 4711", "newer tidegate"];
     expect_refused(&run(&mut serve(&folder)), 1, &words);
-    expect_refused(&run(&mut tidegate(folder.path(), &["verify", "--store", &store_url(&folder)])), 1, &words);
+    expect_refused(
+        &run(&mut tidegate(folder.path(), &["verify", "--store", &store_url(&folder)])),
+        1,
+        &words,
+    );
 
     let folder = Folder::new();
     open(&folder).execute_batch("CREATE TABLE tides (height REAL)").expect("a table");
@@ -102,7 +106,10 @@ fn lost_secrets_refuse_the_start() {
     let lines: Vec<_> = done.err.lines().collect();
     assert_eq!(lines.len(), SECRETS.len(), "{}", done.err);
     for (line, secret) in lines.iter().zip(SECRETS) {
-        assert!(line.starts_with(&format!("tidegate: {secret}: ")) && line.contains("secrets.toml"), "{line}");
+        assert!(
+            line.starts_with(&format!("tidegate: {secret}: ")) && line.contains("secrets.toml"),
+            "{line}"
+        );
     }
     assert!(!secrets.exists(), "nothing was made up");
     // Other keys than those the fleet knows are no way out either.

@@ -45,7 +45,8 @@ impl Uploads {
 
     /// What was acknowledged is there, once, and nothing else.
     fn check(&self, link: &mut Link) {
-        let seqs: Vec<_> = link.track("t").iter().map(|entry| entry["seq"].as_u64().expect("a seq")).collect();
+        let seqs: Vec<_> =
+            link.track("t").iter().map(|entry| entry["seq"].as_u64().expect("a seq")).collect();
         assert_eq!(seqs, self.acknowledged.iter().copied().collect::<Vec<_>>());
         assert_eq!(link.state("t")["last_seq"].as_u64(), self.acknowledged.last().copied());
     }
@@ -89,9 +90,7 @@ fn a_file_that_cannot_grow() {
     let folder = Folder::new();
     let mut limited = command("prlimit", folder.path());
     // The signal would end the process before the error is seen; shells let children inherit that it is ignored.
-    limited
-        .arg(format!("--fsize={SPACE}:"))
-        .args(["sh", "-c", "trap '' XFSZ && exec \"$0\" serve", BINARY]);
+    limited.arg(format!("--fsize={SPACE}:")).args(["sh", "-c", "trap '' XFSZ && exec \"$0\" serve", BINARY]);
     let gateway = Gateway::start_with(configure(&mut limited, &folder.database()));
     let id = gateway.id().to_string();
     let uploads = fills_and_recovers(&gateway, || {
@@ -137,7 +136,10 @@ impl SmallDisk {
 
     /// The same path as the gateway sees it.
     fn seen_by(gateway: &Gateway, path: &Path) -> PathBuf {
-        Path::new("/proc").join(gateway.id().to_string()).join("root").join(path.strip_prefix("/").expect("absolute"))
+        Path::new("/proc")
+            .join(gateway.id().to_string())
+            .join("root")
+            .join(path.strip_prefix("/").expect("absolute"))
     }
 
     fn verify(&self, gateway: &Gateway, folder: &Folder) {

@@ -120,7 +120,10 @@ impl Link {
             return Vec::new();
         }
         assert_eq!(answer.status, 200, "{answer:?}");
-        serde_json::Deserializer::from_slice(&answer.body).into_iter().map(|line| line.expect("JSON")).collect()
+        serde_json::Deserializer::from_slice(&answer.body)
+            .into_iter()
+            .map(|line| line.expect("JSON"))
+            .collect()
     }
 
     /// One number of `/metrics`.
