@@ -8,6 +8,8 @@ mod error;
 mod law;
 mod lift;
 mod migrate;
+#[cfg(test)]
+mod plans;
 mod read;
 mod snapshot;
 mod values;
