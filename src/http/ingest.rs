@@ -19,13 +19,11 @@ use super::openapi::{BatchBody, ReceiptBody};
 use super::prefer;
 use super::problem::{self, Code, Problem, ProblemBody};
 use super::progress::Progress;
-use crate::domain::batch::Unreadable;
 use crate::domain::ids::DeviceId;
-use crate::domain::reason::Reason;
 use crate::domain::receipt::{Receipt, Status};
-use crate::domain::signature::{self, Offered, Signer, VerifiedBody};
+use crate::domain::signature::{self, Offered, VerifiedBody};
 use crate::domain::time::Timestamp;
-use crate::domain::upload::{Upload, body_hash};
+use crate::domain::upload::Upload;
 use crate::ops::metrics::Refusal;
 
 /// The path of the route.
@@ -242,18 +240,7 @@ fn read(gateway: &Gateway, claim: &Claim, body: Bytes, received_at: Timestamp) -
 /// An upload on which decoding panicked: authentic, so it is kept whole, and its neighbours go on.
 fn failed(body: VerifiedBody, received_at: Timestamp) -> Upload {
     tracing::error!(bytes = body.bytes().len(), "decoding an upload panicked; it goes to quarantine");
-    let device_id = match body.signer() {
-        Signer::Device(device_id) => Some(device_id.clone()),
-        Signer::Fleet => None,
-    };
-    let content = Err(Unreadable {
-        reason: Reason::InternalError,
-        detail: "the gateway failed while decoding this body".to_owned(),
-        device_id: device_id.clone(),
-        batch_id: None,
-    });
-    let (key, bytes) = (body.key(), body.into_bytes());
-    Upload { device_id, key, received_at, body_hash: body_hash(&bytes), body: bytes, content }
+    Upload::failed(body, received_at, "the gateway failed while decoding this body".to_owned())
 }
 
 fn accepted(receipt: &Receipt, always_200: bool, minimal: bool) -> Response<Body> {

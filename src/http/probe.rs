@@ -12,7 +12,7 @@ use crate::store::{Store, StoreError};
 /// How long a probe waits for a check. A disk that takes longer is not ready.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A check as young as this answers for a new one: `/readyz` asks for no token, and each check is a commit.
+/// A good check as young as this answers for a new one: `/readyz` asks for no token, and each check is a commit.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// The check under way, and how the last one ended.
@@ -35,8 +35,9 @@ impl Probe {
         let Ok(mut checks) = timeout(PATIENCE, self.0.lock()).await else {
             return false;
         };
+        // Trouble that is over shows at once, and a failure that started after the call answers it.
         if let Some((started, ready)) = checks.last
-            && asked.saturating_duration_since(started) < FRESH
+            && (started >= asked || (ready && asked.saturating_duration_since(started) < FRESH))
         {
             return ready;
         }

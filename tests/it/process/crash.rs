@@ -176,7 +176,9 @@ fn kill_nine_under_load() {
         live(&folder, &mut members, count, round + 1 == ROUNDS);
         let gateway = Gateway::start(&folder);
         let mut link = gateway.link();
-        members.iter().for_each(|member| member.check(&mut link));
+        for member in &members {
+            member.check(&mut link);
+        }
         verify(&folder);
     }
     let gateway = Gateway::start(&folder);

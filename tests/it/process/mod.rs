@@ -3,6 +3,7 @@
 mod cli;
 mod crash;
 mod help;
+mod readme;
 mod shutdown;
 mod start;
 mod write_errors;

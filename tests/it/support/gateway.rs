@@ -17,7 +17,7 @@ use super::tracker::FLEET_KEY;
 /// The read token of every child.
 pub(crate) const TOKEN: &str = "read-token-of-the-tests";
 /// Longest wait for anything: only a fault takes so long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// Where `sh`, `unshare`, `mount` and `prlimit` are; children inherit nothing else.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
