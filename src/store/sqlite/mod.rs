@@ -66,7 +66,7 @@ impl SqliteStore {
             Ok(())
         }))
         .map_err(at("setting up the database"))?;
-        let writer = WriteConn::new(conn, options.policy.clone())?;
+        let writer = WriteConn::new(conn, connection::Identity::of(path)?, options.policy.clone())?;
         let readers = Readers::new(path, options.busy_timeout, options.readers);
         Ok(Self { writer: Some(Mutex::new(writer)), readers, wal_pages, _lock: Some(lock) })
     }
@@ -148,6 +148,7 @@ impl Store for SqliteStore {
 
     fn check_writable(&self) -> Result<(), StoreError> {
         self.with_writer(|writer| {
+            writer.file.check()?;
             in_transaction(&writer.conn, "proving that a commit works", |tx| {
                 tx.execute("UPDATE store_meta SET value = (value + 1) % 1000000 WHERE key = 'probe'", [])
                     .map(|_| ())

@@ -210,3 +210,34 @@ fn a_database_that_somebody_holds() {
     assert_eq!(code, Some(0), "{said}");
     expect_told(&said);
 }
+
+#[test]
+fn a_data_folder_that_is_moved_away() {
+    let folder = Folder::new();
+    let gateway = Gateway::start(&folder);
+    let mut link = gateway.link();
+    let mut uploads = Uploads::new();
+    assert_eq!(uploads.send(&mut link).status, 200);
+    let away = folder.path().with_extension("away");
+    std::fs::rename(folder.path(), &away).expect("moved away");
+    for _ in 0..3 {
+        assert_eq!(uploads.send(&mut link).status, 503);
+        assert_eq!(link.get("/readyz").status, 503);
+    }
+    // A new file in its place is not the one that is written to.
+    std::fs::create_dir(folder.path()).expect("a folder");
+    std::fs::write(folder.database(), "").expect("a file");
+    assert_eq!(uploads.send(&mut link).status, 503);
+    std::fs::remove_dir_all(folder.path()).expect("removed");
+    std::fs::rename(&away, folder.path()).expect("moved back");
+    assert_eq!(uploads.send(&mut link).status, 200);
+    assert_eq!(link.get("/readyz").status, 200);
+    uploads.check(&mut link);
+    gateway.terminate();
+    let (code, said) = gateway.ended();
+    assert_eq!(code, Some(0), "{said}");
+    expect_told(&said);
+    let gateway = Gateway::start(&folder);
+    uploads.check(&mut gateway.link());
+    verify(&folder);
+}
