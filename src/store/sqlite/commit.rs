@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rusqlite::Connection;
 
 use super::apply::{self, Counters};
+use super::connection::Identity;
 use super::error::{at, inconsistent, is_failed_sync};
 use super::{law, lift, snapshot};
 use crate::domain::decide::{self, Plan, Policy, StateMove};
@@ -17,19 +18,21 @@ use crate::store::{StoreError, StoreErrorKind};
 #[derive(Debug)]
 pub(super) struct WriteConn {
     pub(super) conn: Connection,
+    /// The file that it writes to.
+    pub(super) file: Identity,
     pub(super) policy: Policy,
     pub(super) counters: Counters,
 }
 
 impl WriteConn {
     /// Takes over a migrated connection.
-    pub(super) fn new(conn: Connection, policy: Policy) -> Result<Self, StoreError> {
+    pub(super) fn new(conn: Connection, file: Identity, policy: Policy) -> Result<Self, StoreError> {
         let next = |sql: &str| conn.query_row(sql, [], |row| row.get(0)).map_err(at("reading the counters"));
         let counters = Counters {
             next_row: next("SELECT coalesce(max(row), 0) + 1 FROM telemetry_log")?,
             next_cursor: next("SELECT coalesce(max(cursor), 0) + 1 FROM device_current_state")?,
         };
-        Ok(Self { conn, policy, counters })
+        Ok(Self { conn, file, policy, counters })
     }
 
     /// Commits a group. Where the group as a whole fails for a reason that no retry heals, each upload is tried
@@ -69,6 +72,7 @@ impl WriteConn {
     }
 
     fn commit(&mut self) -> Result<(), StoreError> {
+        self.file.check()?;
         self.conn.execute_batch("COMMIT").map_err(|error| {
             if is_failed_sync(&error) {
                 fail_stop(&error);

@@ -1,6 +1,7 @@
 //! Opening connections: one that writes, a few that only read, and the lock that keeps a second process out.
 
 use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -31,6 +32,40 @@ pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
         )),
         Err(TryLockError::Error(error)) => {
             Err(StoreError::caused(StoreErrorKind::Unusable, context(), error))
+        }
+    }
+}
+
+/// Which file a path led to when the database was opened.
+#[derive(Debug)]
+pub(super) struct Identity {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    /// The file that is there now.
+    pub(super) fn of(path: &Path) -> Result<Self, StoreError> {
+        let found = std::fs::metadata(path).map_err(|error| {
+            StoreError::caused(StoreErrorKind::Unusable, format!("cannot look at {}", path.display()), error)
+        })?;
+        Ok(Self { path: path.to_owned(), device: found.dev(), inode: found.ino() })
+    }
+
+    /// Whether it still is. SQLite writes on into a file that was moved away, replaced or deleted: what is
+    /// acknowledged then is lost with the process.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        let path = self.path.display();
+        match std::fs::metadata(&self.path) {
+            Ok(found) if (found.dev(), found.ino()) == (self.device, self.inode) => Ok(()),
+            Ok(_) => {
+                let why = format!("{path} was replaced while the gateway runs; restart it");
+                Err(StoreError::new(StoreErrorKind::Io, why))
+            }
+            Err(error) => {
+                Err(StoreError::caused(StoreErrorKind::Io, format!("{path} is no longer there"), error))
+            }
         }
     }
 }

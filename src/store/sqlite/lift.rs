@@ -6,6 +6,7 @@ use rusqlite::{Connection, params};
 use super::error::at;
 use crate::domain::ids::{EpochId, Seq};
 use crate::domain::reason::Mark;
+use crate::domain::span::SPAN_WIDTH_MAX;
 use crate::domain::time::Timestamp;
 use crate::store::StoreError;
 
@@ -47,9 +48,11 @@ pub(super) fn lift_held(
 fn find(conn: &Connection, device_ref: i64, epoch_id: EpochId, row: i64) -> rusqlite::Result<HeldSpan> {
     let sql = "SELECT seq_first, first_row, count, implicit, received_at, batch_id FROM log_spans \
                WHERE device_ref = ?1 AND epoch_id = ?2 AND mark = 'held' \
-               AND seq_first <= (SELECT seq FROM telemetry_log WHERE row = ?3) \
+               AND seq_first BETWEEN (SELECT seq FROM telemetry_log WHERE row = ?3) - ?4 \
+               AND (SELECT seq FROM telemetry_log WHERE row = ?3) \
                AND ?3 BETWEEN first_row AND first_row + count - 1";
-    conn.prepare_cached(sql)?.query_row(params![device_ref, epoch_id, row], |found| {
+    let values = params![device_ref, epoch_id, row, SPAN_WIDTH_MAX.cast_signed()];
+    conn.prepare_cached(sql)?.query_row(values, |found| {
         Ok(HeldSpan {
             seq_first: found.get(0)?,
             first_row: found.get(1)?,

@@ -8,6 +8,8 @@ mod error;
 mod law;
 mod lift;
 mod migrate;
+#[cfg(test)]
+mod plans;
 mod read;
 mod snapshot;
 mod values;
@@ -39,9 +41,11 @@ const CHECKPOINT_PAGES: i32 = 8000;
 /// An open SQLite store.
 #[derive(Debug)]
 pub(super) struct SqliteStore {
+    /// Before the writer, so that the writer closes last: only it may write the WAL back, and a database that was
+    /// closed in good order is one file.
+    readers: Readers,
     /// `None`: opened for reading alone.
     writer: Option<Mutex<WriteConn>>,
-    readers: Readers,
     /// Pages in the WAL after the last commit.
     wal_pages: Arc<AtomicI32>,
     /// Held, not used: keeps a second process out.
@@ -62,7 +66,7 @@ impl SqliteStore {
             Ok(())
         }))
         .map_err(at("setting up the database"))?;
-        let writer = WriteConn::new(conn, options.policy.clone())?;
+        let writer = WriteConn::new(conn, connection::Identity::of(path)?, options.policy.clone())?;
         let readers = Readers::new(path, options.busy_timeout, options.readers);
         Ok(Self { writer: Some(Mutex::new(writer)), readers, wal_pages, _lock: Some(lock) })
     }
@@ -144,6 +148,7 @@ impl Store for SqliteStore {
 
     fn check_writable(&self) -> Result<(), StoreError> {
         self.with_writer(|writer| {
+            writer.file.check()?;
             in_transaction(&writer.conn, "proving that a commit works", |tx| {
                 tx.execute("UPDATE store_meta SET value = (value + 1) % 1000000 WHERE key = 'probe'", [])
                     .map(|_| ())

@@ -2,6 +2,7 @@
 
 mod histories;
 mod suite;
+mod verify;
 
 use crate::support::bed::Bed;
 
