@@ -5,6 +5,7 @@ mod judge;
 mod plan;
 #[cfg(test)]
 mod tests;
+mod versions;
 
 use std::collections::HashSet;
 
