@@ -252,8 +252,10 @@ pub(super) fn a_lifted_mark_lets_entries_count(bed: &mut Bed) {
     let stored = state_of(bed, "t");
     assert_eq!((stored.held, stored.state.map(|state| state.key)), (9, Some(key(1, 9_005))));
     assert_eq!(keys(bed, "t"), [key(0, 10_420), key(1, 0), key(1, 9_004), key(1, 9_005)]);
+    let spans = |bed: &mut Bed| bed.store().verify(&mut |_, _| {}).expect("verify runs").spans;
+    assert_eq!(spans(bed), 5, "neighbours are lifted together: their span is cut in three");
     send(bed, "t", "e", Some(1), 9_000, 9_010);
-    assert_eq!((state_of(bed, "t").held, keys(bed, "t").len()), (0, 13));
+    assert_eq!((state_of(bed, "t").held, keys(bed, "t").len(), spans(bed)), (0, 13, 5));
 }
 
 pub(super) fn devices_are_listed_in_pages_by_id(bed: &mut Bed) {
