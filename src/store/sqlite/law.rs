@@ -3,8 +3,8 @@
 
 use rusqlite::Connection;
 
-use super::walk::{self, Counting};
-use crate::domain::ids::{EpochId, Key, Seq};
+use super::walk;
+use crate::domain::ids::{Key, Seq};
 use crate::domain::state::State;
 use crate::store::StoreError;
 
@@ -17,7 +17,11 @@ pub(super) fn state_by_law(conn: &Connection, device_ref: i64) -> Result<Option<
         while let Some(window) =
             to.map(|to| walk::window_down(conn, device_ref, epoch_id, to)).transpose()?.flatten()
         {
-            fold_down(&mut state, epoch_id, &walk::counting_entries(conn, device_ref, epoch_id, window)?);
+            for entry in walk::counting_entries(conn, device_ref, epoch_id, window)? {
+                let entry = entry?;
+                let key = Key { epoch_id, seq: entry.record.seq };
+                State::fold(&mut state, key, &entry.record, entry.received_at);
+            }
             if state.is_some_and(|state: State| state.position.is_some()) {
                 return Ok(state);
             }
@@ -25,11 +29,4 @@ pub(super) fn state_by_law(conn: &Connection, device_ref: i64) -> Result<Option<
         }
     }
     Ok(state)
-}
-
-fn fold_down(state: &mut Option<State>, epoch_id: EpochId, entries: &[Counting]) {
-    for entry in entries.iter().rev() {
-        let key = Key { epoch_id, seq: entry.record.seq };
-        State::fold(state, key, &entry.record, entry.received_at);
-    }
 }

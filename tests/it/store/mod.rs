@@ -37,6 +37,7 @@ stamp! {
     a_track_is_read_in_pages_by_key,
     a_track_is_narrowed_by_key_and_time,
     sparse_and_huge_seqs_are_found_again,
+    large_records_make_short_pages,
     fleet_keys_are_remembered,
     a_body_that_names_no_device_is_kept,
 }

@@ -319,6 +319,23 @@ pub(super) fn sparse_and_huge_seqs_are_found_again(bed: &mut Bed) {
     assert_eq!(keys(bed, "t"), seqs.iter().map(|seq| key(0, *seq)).collect::<Vec<_>>());
 }
 
+pub(super) fn large_records_make_short_pages(bed: &mut Bed) {
+    let tracker = Tracker::new("t");
+    let note = "x".repeat(600 << 10);
+    for seq in 0..5 {
+        let body = tracker.body(&format!("b{seq}"), None, &json!([{"seq": seq, "note": note}]));
+        bed.commit(tracker.upload(&body, at(0))).expect("stored");
+    }
+    let (mut from, mut pages) = (Some(key(0, 0)), Vec::new());
+    while let Some(start) = from {
+        let query = TrackQuery { from: start, ..everything(100) };
+        let page = bed.store().list_track(&device("t"), &query).expect("read").expect("known");
+        pages.push(page.entries.iter().map(|entry| entry.record.seq.get()).collect::<Vec<_>>());
+        from = page.next;
+    }
+    assert_eq!(pages, [vec![0, 1], vec![2, 3], vec![4]], "a page is bounded in bytes too");
+}
+
 pub(super) fn fleet_keys_are_remembered(bed: &mut Bed) {
     let [one, two, three] = [1, 2, 3].map(|n| KeyFingerprint([n; 4]));
     assert!(bed.store().adopt_fleet_keys(&[one]).expect("read"), "a fresh store takes any");
