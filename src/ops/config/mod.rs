@@ -30,7 +30,7 @@ use crate::store::writer::WriterOptions;
 pub struct HttpOptions {
     /// Most bytes of a body as sent.
     pub body_bytes_max: usize,
-    /// Bytes of unfinished and waiting bodies together.
+    /// Bytes of unfinished and waiting uploads together, as they stand in memory.
     pub inflight_bytes: usize,
     /// Most connections at once.
     pub connections_max: usize,
