@@ -41,9 +41,15 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// A path as SQLite takes it for nothing but a file: it reads `file:…?mode=memory` as a URI and `:memory:` as
+/// no file at all, both of which would forget what was acknowledged.
+fn file_name(path: &Path) -> PathBuf {
+    if path.is_relative() { Path::new(".").join(path) } else { path.to_owned() }
+}
+
 /// Opens the one connection that writes.
 pub(super) fn open_writer(path: &Path, options: &StoreOptions) -> Result<Connection, StoreError> {
-    let conn = Connection::open(path).map_err(at("opening the database"))?;
+    let conn = Connection::open(file_name(path)).map_err(at("opening the database"))?;
     let setup = || -> rusqlite::Result<()> {
         conn.busy_timeout(options.busy_timeout)?;
         conn.pragma_update(None, "journal_mode", "WAL")?;
@@ -66,7 +72,8 @@ pub(super) fn open_writer(path: &Path, options: &StoreOptions) -> Result<Connect
 /// Opens a connection that cannot write.
 pub(super) fn open_reader(path: &Path, busy_timeout: Duration) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_with_flags(path, flags).map_err(at("opening the database for reading"))?;
+    let conn = Connection::open_with_flags(file_name(path), flags)
+        .map_err(at("opening the database for reading"))?;
     let setup = || -> rusqlite::Result<()> {
         conn.busy_timeout(busy_timeout)?;
         conn.pragma_update(None, "query_only", true)?;
@@ -134,5 +141,17 @@ impl Drop for Lent<'_> {
         let mut idle = self.readers.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.push(self.conn.take());
         self.readers.returned.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_a_path_and_no_uri() {
+        let path = Path::new("file:no-such-folder/tidegate.db?mode=memory");
+        assert!(open_writer(path, &StoreOptions::default()).is_err(), "opened in memory");
+        assert!(open_reader(path, Duration::ZERO).is_err(), "opened in memory");
     }
 }
