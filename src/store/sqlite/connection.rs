@@ -8,6 +8,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 
 use super::error::at;
+use super::migrate;
 use crate::store::{StoreError, StoreErrorKind, StoreOptions};
 
 /// Page cache of a reading connection, KiB: readers look at a few pages at a time.
@@ -50,8 +51,10 @@ fn file_name(path: &Path) -> PathBuf {
 /// Opens the one connection that writes.
 pub(super) fn open_writer(path: &Path, options: &StoreOptions) -> Result<Connection, StoreError> {
     let conn = Connection::open(file_name(path)).map_err(at("opening the database"))?;
+    conn.busy_timeout(options.busy_timeout).map_err(at("setting up the database"))?;
+    // Before anything is set: the journal mode would stay in a file that is not ours to touch.
+    migrate::check(&conn)?;
     let setup = || -> rusqlite::Result<()> {
-        conn.busy_timeout(options.busy_timeout)?;
         conn.pragma_update(None, "journal_mode", "WAL")?;
         // FULL: a commit is on disk before anyone is told, also through a power cut.
         conn.pragma_update(None, "synchronous", "FULL")?;
@@ -153,5 +156,17 @@ mod tests {
         let path = Path::new("file:no-such-folder/tidegate.db?mode=memory");
         assert!(open_writer(path, &StoreOptions::default()).is_err(), "opened in memory");
         assert!(open_reader(path, Duration::ZERO).is_err(), "opened in memory");
+    }
+
+    #[test]
+    fn a_refused_database_stays_as_it_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("other.db");
+        Connection::open(&path)
+            .and_then(|conn| conn.execute_batch("CREATE TABLE t (x)"))
+            .expect("a database");
+        let before = std::fs::read(&path).expect("the file");
+        assert!(open_writer(&path, &StoreOptions::default()).is_err());
+        assert!(std::fs::read(&path).expect("the file") == before, "changed");
     }
 }
