@@ -191,6 +191,10 @@ pub(super) fn a_reused_batch_id_may_be_let_in(bed: &mut Bed) {
     assert_eq!((receipt.status, counts(&receipt).accepted), (Status::Processed, 2));
     assert_eq!(send(bed, "t", "a", None, 2, 4).status, Status::Duplicate);
     assert_eq!(state_of(bed, "t").batch_id_reused_at, Some(at(0)));
+    let bare = Tracker::new("t").upload(&Tracker::new("t").body("a", None, &json!([{"seq": 5}])), at(0));
+    assert_eq!(bed.commit(bare.clone()).expect("stored").status, Status::Processed);
+    send(bed, "t", "b", Some(1), 0, 0);
+    assert_eq!(bed.commit(bare).expect("known").status, Status::Duplicate, "also in a later epoch");
 }
 
 pub(super) fn identical_rubbish_is_one_entry_with_a_count(bed: &mut Bed) {
