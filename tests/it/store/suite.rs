@@ -262,6 +262,30 @@ pub(super) fn a_lifted_mark_lets_entries_count(bed: &mut Bed) {
     assert_eq!((state_of(bed, "t").held, keys(bed, "t").len(), spans(bed)), (0, 13, 5));
 }
 
+pub(super) fn a_lifted_entry_may_displace_the_position(bed: &mut Bed) {
+    let tracker = Tracker::new("t");
+    let send = |bed: &mut Bed, id: &str, epoch_id: Option<u64>, records: serde_json::Value| {
+        bed.commit(tracker.upload(&tracker.body(id, epoch_id, &records), at(0))).expect("stored")
+    };
+    let position = |bed: &mut Bed| {
+        let position = state_of(bed, "t").state.expect("a state").position;
+        position.map(|position| (position.key, position.fix.lat))
+    };
+    let fix = |seq: u64, lat: f64| json!({"seq": seq, "lat": lat, "lon": 1.0});
+    send(bed, "a", None, json!([fix(20_000, 1.0)]));
+    send(bed, "b", Some(1), json!([fix(3, 2.0)]));
+    send(bed, "c", None, json!([{"seq": 9_000}, {"seq": 9_001, "battery": 3.0}, fix(9_002, 3.0)]));
+    send(bed, "d", Some(1), json!([fix(9_000, 4.0), fix(9_001, 5.0)]));
+    assert_eq!(position(bed), Some((key(1, 9_001), 5.0)));
+    send(bed, "e", Some(1), json!([{"seq": 9_000}]));
+    assert_eq!(position(bed), Some((key(1, 9_001), 5.0)), "that was not the position's key");
+    send(bed, "f", Some(1), json!([{"seq": 9_001, "battery": 3.0}]));
+    assert_eq!(position(bed), Some((key(1, 3), 2.0)), "what came first has no fix: an older one holds");
+    assert_eq!(state_of(bed, "t").state.and_then(|state| state.battery), Some(3.0));
+    send(bed, "g", Some(1), json!([fix(9_002, 3.0)]));
+    assert_eq!(position(bed), Some((key(1, 9_002), 3.0)));
+}
+
 pub(super) fn devices_are_listed_in_pages_by_id(bed: &mut Bed) {
     for id in ["b", "a", "B", "10", "9"] {
         send(bed, id, "a", None, 1, 1);
