@@ -9,6 +9,7 @@ use super::connection::Identity;
 use super::error::{at, inconsistent, is_failed_sync};
 use super::{law, lift, snapshot};
 use crate::domain::decide::{self, Plan, Policy, StateMove};
+use crate::domain::ids::Seq;
 use crate::domain::receipt::Receipt;
 use crate::domain::state::State;
 use crate::domain::upload::Upload;
@@ -151,7 +152,7 @@ impl WriteConn {
             apply::quarantine(&self.conn, device_ref, upload, entry)?;
         }
         let before = loaded.snapshot.device.state;
-        let after = self.move_state(device_ref, before, &plan)?;
+        let after = self.move_state(device_ref, before, upload, &plan)?;
         Ok(plan.receipt(after.as_ref(), after != before))
     }
 
@@ -159,6 +160,7 @@ impl WriteConn {
         &mut self,
         device_ref: i64,
         before: Option<State>,
+        upload: &Upload,
         plan: &Plan,
     ) -> Result<Option<State>, StoreError> {
         let after = match plan.state {
@@ -170,7 +172,10 @@ impl WriteConn {
             StateMove::ByLaw => {
                 let epoch = plan.epoch.ok_or_else(|| inconsistent("a plan that lifts marks of no epoch"))?;
                 lift::lift_held(&self.conn, device_ref, epoch.epoch_id, &plan.lifts)?;
-                law::state_by_law(&self.conn, device_ref)?
+                let records = upload.content.as_ref().map_or(&[][..], |batch| batch.records.as_slice());
+                let mut seqs: Vec<Seq> = records.iter().map(|record| record.seq).collect();
+                seqs.sort_unstable();
+                law::state_after(&self.conn, device_ref, before, epoch.epoch_id, &seqs)?
             }
         };
         match after {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 
 use super::error::at;
+use super::migrate;
 use crate::store::{StoreError, StoreErrorKind, StoreOptions};
 
 /// Page cache of a reading connection, KiB: readers look at a few pages at a time.
@@ -76,11 +77,19 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// A path as SQLite takes it for nothing but a file: it reads `file:…?mode=memory` as a URI and `:memory:` as
+/// no file at all, both of which would forget what was acknowledged.
+fn file_name(path: &Path) -> PathBuf {
+    if path.is_relative() { Path::new(".").join(path) } else { path.to_owned() }
+}
+
 /// Opens the one connection that writes.
 pub(super) fn open_writer(path: &Path, options: &StoreOptions) -> Result<Connection, StoreError> {
-    let conn = Connection::open(path).map_err(at("opening the database"))?;
+    let conn = Connection::open(file_name(path)).map_err(at("opening the database"))?;
+    conn.busy_timeout(options.busy_timeout).map_err(at("setting up the database"))?;
+    // Before anything is set: the journal mode would stay in a file that is not ours to touch.
+    migrate::check(&conn)?;
     let setup = || -> rusqlite::Result<()> {
-        conn.busy_timeout(options.busy_timeout)?;
         conn.pragma_update(None, "journal_mode", "WAL")?;
         // FULL: a commit is on disk before anyone is told, also through a power cut.
         conn.pragma_update(None, "synchronous", "FULL")?;
@@ -101,7 +110,8 @@ pub(super) fn open_writer(path: &Path, options: &StoreOptions) -> Result<Connect
 /// Opens a connection that cannot write.
 pub(super) fn open_reader(path: &Path, busy_timeout: Duration) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_with_flags(path, flags).map_err(at("opening the database for reading"))?;
+    let conn = Connection::open_with_flags(file_name(path), flags)
+        .map_err(at("opening the database for reading"))?;
     let setup = || -> rusqlite::Result<()> {
         conn.busy_timeout(busy_timeout)?;
         conn.pragma_update(None, "query_only", true)?;
@@ -169,5 +179,29 @@ impl Drop for Lent<'_> {
         let mut idle = self.readers.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.push(self.conn.take());
         self.readers.returned.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_a_path_and_no_uri() {
+        let path = Path::new("file:no-such-folder/tidegate.db?mode=memory");
+        assert!(open_writer(path, &StoreOptions::default()).is_err(), "opened in memory");
+        assert!(open_reader(path, Duration::ZERO).is_err(), "opened in memory");
+    }
+
+    #[test]
+    fn a_refused_database_stays_as_it_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("other.db");
+        Connection::open(&path)
+            .and_then(|conn| conn.execute_batch("CREATE TABLE t (x)"))
+            .expect("a database");
+        let before = std::fs::read(&path).expect("the file");
+        assert!(open_writer(&path, &StoreOptions::default()).is_err());
+        assert!(std::fs::read(&path).expect("the file") == before, "changed");
     }
 }

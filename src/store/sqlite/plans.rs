@@ -66,6 +66,10 @@ fn write(store: &SqliteStore) {
         // An epoch with a guard: held, a repeat of the old epoch, and a mark that is lifted again.
         batch("e", Some(1), 0..5),
         batch("f", None, 10_018..10_040),
+        // The lifted one came first and has no fix: the position falls back to what the log says.
+        upload(br#"{"device_id":"t","batch_id":"h","records":[{"seq":20000}]}"#),
+        upload(br#"{"device_id":"t","batch_id":"i","epoch_id":1,"records":[{"seq":20000,"lat":1,"lon":2}]}"#),
+        upload(br#"{"device_id":"t","batch_id":"j","epoch_id":1,"records":[{"seq":20000}]}"#),
         batch("g", Some(1), 10_030..10_032),
     ];
     for upload in uploads {
@@ -165,8 +169,8 @@ fn nothing_hot_scans_a_table() {
         "INSERT INTO quarantine",
         "DELETE FROM log_spans",
         "UPDATE devices",
-        "s.mark, l.seq",
-        "s.received_at, l.seq",
+        "l.seq, l.row, s.mark",
+        "FROM telemetry_log AS l WHERE l.row = ?1",
         "max(max_counting_seq) FROM epochs",
         "max_logged_seq >= ?3",
         "max(min(seq_last, ?3))",

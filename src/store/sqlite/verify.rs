@@ -179,6 +179,7 @@ impl DeviceCheck<'_> {
                 break;
             };
             for entry in walk::counting_entries(self.conn, device_ref, epoch_id, window)? {
+                let entry = entry?;
                 greatest = Some(entry.record.seq);
                 log.conflicts += entry.conflicts;
                 let key = Key { epoch_id, seq: entry.record.seq };
