@@ -135,9 +135,9 @@ mod tests {
         assert!(weight(&body(&usable)) - none >= 1000 * size_of::<Record>() + usable.len());
         let unusable = vec!["{}"; 1000].join(",");
         assert!(weight(&body(&unusable)) - none >= 1000 * (size_of::<UnusableRecord>() + 2) + unusable.len());
-        let note = "x".repeat(5000);
-        let large = weight(&body(&format!(r#"{{"seq":1,"note":"{note}"}}"#)));
-        assert!(large - none > 2 * note.len(), "the body and the record each hold it");
+        let text = "x".repeat(5000);
+        let large = weight(&body(&format!(r#"{{"seq":1,"note":"{text}"}}"#)));
+        assert!(large - none > 2 * text.len(), "the body and the record each hold it");
         assert_eq!(weight("{rubbish"), 8);
     }
 }
