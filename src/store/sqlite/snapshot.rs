@@ -184,12 +184,13 @@ fn load_entries(
 ) -> Result<Vec<StoredEntry>, StoreError> {
     let mut seqs: Vec<Seq> = batch.records.iter().map(|record| record.seq).collect();
     seqs.sort_unstable();
+    let (mut locator, mut contents) = (walk::Locator::new(conn)?, walk::Contents::new(conn)?);
     let mut entries = Vec::new();
     for range in span::cut(seqs.iter().map(|seq| (*seq, None))) {
         let window = walk::Window { first: range.seq_first, last: range.seq_last };
-        for entry in walk::locate(conn, device_ref, epoch_id, window)? {
+        for entry in locator.window(device_ref, epoch_id, window)? {
             if seqs.binary_search(&entry.seq).is_ok() {
-                let record = walk::record_of(conn, entry.row)?;
+                let record = contents.of(entry.row)?;
                 entries.push(StoredEntry { row: entry.row, mark: entry.mark, record });
             }
         }
