@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rusqlite::Connection;
 
 use super::apply::{self, Counters};
-use super::connection::Identity;
 use super::error::{at, inconsistent, is_failed_sync};
+use super::files::Identity;
 use super::{law, lift, snapshot};
 use crate::domain::decide::{self, Plan, Policy, StateMove};
 use crate::domain::ids::Seq;

@@ -1,7 +1,5 @@
-//! Opening connections: one that writes, a few that only read, and the lock that keeps a second process out.
+//! Opening connections: one that writes, and a few that only read.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,72 +8,10 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::error::at;
 use super::migrate;
-use crate::store::{StoreError, StoreErrorKind, StoreOptions};
+use crate::store::{StoreError, StoreOptions};
 
 /// Page cache of a reading connection, KiB: readers look at a few pages at a time.
 const READER_CACHE_KIB: u32 = 2048;
-
-/// Takes the lock file beside the database; held as long as the handle lives, also through a crash no longer.
-pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
-    let lock_path = with_suffix(path, ".lock");
-    let context = || format!("cannot use the lock file {}", lock_path.display());
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&lock_path)
-        .map_err(|error| StoreError::caused(StoreErrorKind::Unusable, context(), error))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::new(
-            StoreErrorKind::Unusable,
-            format!("{} is in use by another process (it holds {})", path.display(), lock_path.display()),
-        )),
-        Err(TryLockError::Error(error)) => {
-            Err(StoreError::caused(StoreErrorKind::Unusable, context(), error))
-        }
-    }
-}
-
-/// Which file a path led to when the database was opened.
-#[derive(Debug)]
-pub(super) struct Identity {
-    path: PathBuf,
-    device: u64,
-    inode: u64,
-}
-
-impl Identity {
-    /// The file that is there now.
-    pub(super) fn of(path: &Path) -> Result<Self, StoreError> {
-        let found = std::fs::metadata(path).map_err(|error| {
-            StoreError::caused(StoreErrorKind::Unusable, format!("cannot look at {}", path.display()), error)
-        })?;
-        Ok(Self { path: path.to_owned(), device: found.dev(), inode: found.ino() })
-    }
-
-    /// Whether it still is. SQLite writes on into a file that was moved away, replaced or deleted: what is
-    /// acknowledged then is lost with the process.
-    pub(super) fn check(&self) -> Result<(), StoreError> {
-        let path = self.path.display();
-        match std::fs::metadata(&self.path) {
-            Ok(found) if (found.dev(), found.ino()) == (self.device, self.inode) => Ok(()),
-            Ok(_) => {
-                let why = format!("{path} was replaced while the gateway runs; restart it");
-                Err(StoreError::new(StoreErrorKind::Io, why))
-            }
-            Err(error) => {
-                Err(StoreError::caused(StoreErrorKind::Io, format!("{path} is no longer there"), error))
-            }
-        }
-    }
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
-}
 
 /// A path as SQLite takes it for nothing but a file: it reads `file:…?mode=memory` as a URI and `:memory:` as
 /// no file at all, both of which would forget what was acknowledged.

@@ -5,6 +5,7 @@ mod columns;
 mod commit;
 mod connection;
 mod error;
+mod files;
 mod law;
 mod lift;
 mod migrate;
@@ -55,8 +56,8 @@ pub(super) struct SqliteStore {
 impl SqliteStore {
     /// Opens or creates the database, brings it up to date, and locks it against other processes.
     pub(super) fn open(path: &Path, options: &StoreOptions) -> Result<Self, StoreError> {
-        create_folder(path)?;
-        let lock = connection::lock(path)?;
+        files::create(path)?;
+        let lock = files::lock(path)?;
         let mut conn = connection::open_writer(path, options)?;
         migrate::migrate(&mut conn)?;
         let wal_pages = Arc::new(AtomicI32::new(0));
@@ -66,7 +67,7 @@ impl SqliteStore {
             Ok(())
         }))
         .map_err(at("setting up the database"))?;
-        let writer = WriteConn::new(conn, connection::Identity::of(path)?, options.policy.clone())?;
+        let writer = WriteConn::new(conn, files::Identity::of(path)?, options.policy.clone())?;
         let readers = Readers::new(path, options.busy_timeout, options.readers);
         Ok(Self { writer: Some(Mutex::new(writer)), readers, wal_pages, _lock: Some(lock) })
     }
@@ -96,13 +97,6 @@ impl SqliteStore {
         // since every transaction rolls back what it did not commit.
         write(&mut writer.lock().unwrap_or_else(PoisonError::into_inner))
     }
-}
-
-fn create_folder(path: &Path) -> Result<(), StoreError> {
-    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
-    std::fs::create_dir_all(folder).map_err(|error| {
-        StoreError::caused(StoreErrorKind::Unusable, format!("cannot create {}", folder.display()), error)
-    })
 }
 
 /// Runs in a transaction that is rolled back on any error.
