@@ -29,7 +29,8 @@ const ONLY_IN: &[(&str, &[&str])] = &[
 ];
 
 /// What `domain` must do without: it is pure.
-const IMPURE: &[&str] = &["std::fs", "std::net", "std::time", "std::thread", "std::env", "tokio", "tracing", "http::"];
+const IMPURE: &[&str] =
+    &["std::fs", "std::net", "std::time", "std::thread", "std::env", "tokio", "tracing", "http::"];
 
 /// Longest file, in lines: longer ones hold more than one room.
 const LINES_MAX: usize = 500;
@@ -110,7 +111,10 @@ fn imports_run_one_way() {
 
 #[test]
 fn the_import_check_sees_what_it_should() {
-    assert_eq!(rooms_named("use crate::{domain::ids, http};\nlet x = crate::store::open();"), ["domain", "http", "store"]);
+    assert_eq!(
+        rooms_named("use crate::{domain::ids, http};\nlet x = crate::store::open();"),
+        ["domain", "http", "store"]
+    );
     assert_eq!(rooms_named("// crate::http\nuse super::x;"), Vec::<String>::new());
 }
 
@@ -130,9 +134,8 @@ fn each_crate_is_named_only_in_its_room() {
 }
 
 fn names_crate(line: &str, name: &str) -> bool {
-    line.match_indices(&format!("{name}::")).any(|(at, _)| {
-        !line[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':')
-    })
+    line.match_indices(&format!("{name}::"))
+        .any(|(at, _)| !line[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':'))
 }
 
 #[test]
@@ -151,7 +154,8 @@ fn the_domain_is_pure() {
 #[test]
 fn only_open_names_a_backend() {
     for (file, text) in files_under("src", "rs") {
-        let inside = file.starts_with("src/store/sqlite/") || ["src/store/open.rs", "src/store/mod.rs"].contains(&file.as_str());
+        let inside = file.starts_with("src/store/sqlite/")
+            || ["src/store/open.rs", "src/store/mod.rs"].contains(&file.as_str());
         let named = code(&text).any(|line| line.contains("sqlite::") && !line.contains("rusqlite::"));
         assert!(inside || !named, "{file} names the SQLite backend");
     }
@@ -185,9 +189,10 @@ fn every_source_file_is_compiled() {
         if parent == Path::new("src") {
             owners = vec![PathBuf::from("src/lib.rs"), PathBuf::from("src/main.rs")];
         }
-        let declared = owners.iter().filter_map(|owner| all.get(&*owner.to_string_lossy())).any(|text| {
-            code(text).any(|line| line.trim_end().ends_with(&format!("mod {module};")))
-        });
+        let declared = owners
+            .iter()
+            .filter_map(|owner| all.get(&*owner.to_string_lossy()))
+            .any(|text| code(text).any(|line| line.trim_end().ends_with(&format!("mod {module};"))));
         assert!(declared, "{file} is declared by none of {owners:?}");
     }
 }

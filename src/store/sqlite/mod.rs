@@ -158,7 +158,8 @@ impl Store for SqliteStore {
                     .prepare("SELECT fingerprint FROM fleet_keys")?
                     .query_map([], |row| row.get(0))?
                     .collect::<Result<_, _>>()?;
-                let devices: bool = tx.query_row("SELECT EXISTS (SELECT 1 FROM devices)", [], |row| row.get(0))?;
+                let devices: bool =
+                    tx.query_row("SELECT EXISTS (SELECT 1 FROM devices)", [], |row| row.get(0))?;
                 if devices && !known.is_empty() && !live.iter().any(|key| known.contains(key)) {
                     return Ok(false);
                 }

@@ -45,7 +45,8 @@ impl Tracker {
     pub(crate) fn upload_raw(&self, body: &[u8], received_at: Timestamp) -> Upload {
         let offered = signature::read_signatures([self.sign(body).as_bytes()]);
         let keys = [FleetKey::new(FLEET_KEY)];
-        let verified = signature::verify(&keys, Some(&self.id), false, &offered, Bytes::copy_from_slice(body));
+        let verified =
+            signature::verify(&keys, Some(&self.id), false, &offered, Bytes::copy_from_slice(body));
         Upload::read(verified.expect("the signature holds"), received_at, &Limits::default())
     }
 }
