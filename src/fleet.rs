@@ -33,13 +33,12 @@ impl Random {
     /// Starts a stream of its own for the `index`-th user of one seed.
     pub const fn stream(seed: u64, index: u64) -> Self {
         let mut own = Self(seed ^ index.wrapping_mul(0xd6e8_feb8_6659_fd93));
-        own.0 = own.next();
+        own.0 = own.next_u64();
         own
     }
 
     /// The next 64 bits.
-    #[expect(clippy::should_implement_trait, reason = "an endless stream of numbers, not an iterator")]
-    pub const fn next(&mut self) -> u64 {
+    pub const fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -49,7 +48,7 @@ impl Random {
 
     /// A number in `0 … bound − 1`, 0 where the bound is 0. Its bias, at most bound / 2^32, does not matter here.
     pub const fn below(&mut self, bound: u32) -> u32 {
-        let high = self.next() >> 32;
+        let high = self.next_u64() >> 32;
         let [.., a, b, c, d] = ((high * bound as u64) >> 32).to_be_bytes();
         u32::from_be_bytes([a, b, c, d])
     }
@@ -62,8 +61,8 @@ impl Random {
     /// A random UUID (version 4, RFC 9562).
     pub fn uuid(&mut self) -> [u8; 16] {
         let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&self.next().to_be_bytes());
-        bytes[8..].copy_from_slice(&self.next().to_be_bytes());
+        bytes[..8].copy_from_slice(&self.next_u64().to_be_bytes());
+        bytes[8..].copy_from_slice(&self.next_u64().to_be_bytes());
         bytes[6] = bytes[6] & 0x0f | 0x40;
         bytes[8] = bytes[8] & 0x3f | 0x80;
         bytes
@@ -93,10 +92,15 @@ const SEAS: [Sea; 6] = [
 
 /// Cosines of the 16 points of the compass, from north by east. A table, since the last bit of a library's
 /// cosine is not the same everywhere.
-const COMPASS: [f64; 16] = [
-    1.0, 0.923_88, 0.707_11, 0.382_68, 0.0, -0.382_68, -0.707_11, -0.923_88, -1.0, -0.923_88, -0.707_11,
-    -0.382_68, 0.0, 0.382_68, 0.707_11, 0.923_88,
-];
+const COMPASS: [f64; 16] = {
+    const DIAGONAL: f64 = std::f64::consts::FRAC_1_SQRT_2;
+    const NEAR: f64 = 0.923_88;
+    const FAR: f64 = 0.382_68;
+    [
+        1.0, NEAR, DIAGONAL, FAR, 0.0, -FAR, -DIAGONAL, -NEAR, -1.0, -NEAR, -DIAGONAL, -FAR, 0.0, FAR,
+        DIAGONAL, NEAR,
+    ]
+};
 
 /// A tracker: where it is, where its counter stands, and what it will send next.
 #[derive(Clone, Debug)]
@@ -120,6 +124,7 @@ pub struct Tracker {
 
 impl Tracker {
     /// The `index`-th tracker of the fleet of a seed, `track-000` … `track-999` and so on. It names no epoch.
+    #[expect(clippy::missing_panics_doc, reason = "the id is a valid one whatever the index")]
     pub fn new(seed: u64, index: u32) -> Self {
         let mut random = Random::stream(seed, u64::from(index));
         let sea = random.below(6) as usize;
@@ -288,7 +293,7 @@ mod tests {
         // First outputs of SplitMix64 from seed 1234567, as its reference implementation prints them.
         let mut random = Random::new(1_234_567);
         let expected = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
-        assert_eq!([random.next(), random.next(), random.next()], expected);
+        assert_eq!([random.next_u64(), random.next_u64(), random.next_u64()], expected);
         assert!((0..1000).all(|_| random.below(6) < 6));
         assert_eq!(random.below(0), 0);
         let id = BatchId::Uuid(random.uuid()).to_string();
