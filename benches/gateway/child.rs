@@ -26,8 +26,16 @@ impl Server {
         let store = format!("sqlite:{}", folder.join("tidegate.db").display());
         command.arg("serve").current_dir(folder);
         command.env("TIDEGATE_STORE", store).env("TIDEGATE_LISTEN", "127.0.0.1:0");
-        command.env("TIDEGATE_FLEET_KEYS", FLEET_KEY).env("TIDEGATE_READ_TOKENS", READ_TOKEN);
-        command.env("TIDEGATE_LOG", "info").env("TIDEGATE_SQLITE_CACHE_BYTES", (16 << 20).to_string());
+        for (name, value) in [
+            ("TIDEGATE_FLEET_KEYS", FLEET_KEY),
+            ("TIDEGATE_SEAL_KEYS", "a seal key for the bench alone"),
+            ("TIDEGATE_ADMIN_TOKENS", "an-admin-token-for-the-bench-alone"),
+            ("TIDEGATE_READ_TOKENS", READ_TOKEN),
+            ("TIDEGATE_SQLITE_CACHE_BYTES", "16777216"),
+            ("TIDEGATE_LOG", "warn"),
+        ] {
+            command.env(name, value);
+        }
         Self::start(command)
     }
 
