@@ -10,10 +10,19 @@ use tidegate::domain::ids::EpochId;
 use tidegate::domain::record::Record;
 use tidegate::domain::time::Timestamp;
 
-use crate::Outcome;
 use crate::requests::{BATCH_RECORDS, Device};
+use crate::{Outcome, machine};
 
 const SCHEMA: &str = include_str!("../../schema/sqlite/0001_telemetry.sql");
+
+/// How fast it was.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// Batches a second.
+    pub(crate) rate: f64,
+    /// CPU time of a batch, in microseconds.
+    pub(crate) cpu: f64,
+}
 
 /// An open database, with the devices' references.
 pub(crate) struct Bare {
@@ -49,10 +58,11 @@ impl Bare {
         Ok(Self { conn, next_row, next_cursor, received_at: 1_774_930_320_000_000 })
     }
 
-    /// Stores new batches of the fleet in groups of `group` for a time. Batches a second.
-    pub(crate) fn run(&mut self, fleet: &mut [Device], group: u32, time: Duration) -> Outcome<f64> {
+    /// Stores new batches of the fleet in groups of `group` for a time.
+    pub(crate) fn run(&mut self, fleet: &mut [Device], group: u32, time: Duration) -> Outcome<Pace> {
         let refs = self.device_refs(fleet)?;
-        let (mut spent, mut batches) = (Duration::ZERO, 0_u32);
+        let own = || machine::cpu_seconds(Path::new("/proc/thread-self"));
+        let (mut spent, mut cpu, mut batches) = (Duration::ZERO, 0.0, 0_u32);
         let mut turn = (0..fleet.len()).cycle();
         while spent < time {
             // Made outside the measured time, about as many as a second takes.
@@ -62,14 +72,16 @@ impl Bare {
                 let (batch, _, _) = fleet[place].signed_batch();
                 made.push((refs[place], batch));
             }
-            let begun = Instant::now();
+            let (begun, cpu_before) = (Instant::now(), own()?);
             for some in made.chunks(group as usize) {
                 self.commit(some)?;
             }
             spent += begun.elapsed();
+            cpu += own()? - cpu_before;
             batches += groups * group;
         }
-        Ok(f64::from(batches) / spent.as_secs_f64())
+        let batches = f64::from(batches);
+        Ok(Pace { rate: batches / spent.as_secs_f64(), cpu: 1e6 * cpu / batches })
     }
 
     fn device_refs(&self, fleet: &[Device]) -> Outcome<Vec<i64>> {

@@ -6,12 +6,19 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::Outcome;
 use crate::requests::FLEET_KEY;
+use crate::{Outcome, machine};
 
-/// Ticks a second of the times in /proc, on every Linux of today.
-const TICKS: f64 = 100.0;
 const READ_TOKEN: &str = "a-read-token-for-the-bench-alone";
+
+/// CPU time in seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cpu {
+    /// Of all threads that live.
+    pub(crate) all: f64,
+    /// Of the one that commits.
+    pub(crate) writer: f64,
+}
 
 /// A running server. Dropped, it is killed.
 pub(crate) struct Server {
@@ -67,14 +74,18 @@ impl Server {
         Ok(peak.trim().trim_end_matches("kB").trim().parse::<f64>()? * 1024.0 / 1e6)
     }
 
-    /// CPU seconds it used so far.
-    pub(crate) fn cpu_seconds(&self) -> Outcome<f64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // Behind the name in parentheses: utime and stime are the 12th and 13th fields.
-        let behind = stat.rsplit_once(')').ok_or("no name in stat")?.1;
-        let mut times = behind.split_whitespace().skip(11).map(str::parse::<f64>);
-        let mut next = || times.next().ok_or("stat is too short");
-        Ok((next()?? + next()??) / TICKS)
+    /// CPU time it used so far.
+    pub(crate) fn cpu(&self) -> Outcome<Cpu> {
+        let mut cpu = Cpu::default();
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let task = task?.path();
+            let seconds = machine::cpu_seconds(&task)?;
+            cpu.all += seconds;
+            if std::fs::read_to_string(task.join("comm"))?.trim() == "writer" {
+                cpu.writer += seconds;
+            }
+        }
+        Ok(cpu)
     }
 
     /// Groups and uploads in them so far, as `/metrics` tells.

@@ -24,6 +24,12 @@ pub(crate) fn describe(folder: &Path) -> Outcome<String> {
     ))
 }
 
+/// CPU seconds of a thread (or a process of one thread), by its folder in /proc.
+pub(crate) fn cpu_seconds(task: &Path) -> Outcome<f64> {
+    let stat = read_to_string(task.join("schedstat"))?;
+    Ok(stat.split(' ').next().ok_or("schedstat is empty")?.parse::<f64>()? / 1e9)
+}
+
 fn sync_microseconds(folder: &Path) -> Outcome<f64> {
     let path = folder.join("sync");
     let mut file = File::create(&path)?;

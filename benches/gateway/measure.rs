@@ -3,11 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::Outcome;
 use crate::child::Server;
 use crate::load::{self, Kind, Load, Until};
-use crate::python;
 use crate::requests::{BATCH_RECORDS, Device, prepare};
+use crate::{Outcome, machine, python};
 
 /// Requests made ready for each second of load; more than any server here answers.
 const READY_A_SECOND: usize = 16_000;
@@ -28,6 +27,10 @@ pub(crate) struct Figures {
     pub(crate) group: f64,
     /// The server's CPU time of a batch, in microseconds.
     pub(crate) cpu: f64,
+    /// The same of the thread that commits alone.
+    pub(crate) cpu_writer: f64,
+    /// The load generator's CPU time of a batch, in microseconds.
+    pub(crate) cpu_load: f64,
     /// Most memory, in megabytes.
     pub(crate) peak: f64,
     /// Bytes of the database of each record in it.
@@ -49,14 +52,14 @@ pub(crate) fn measure_gateway(
     let server = Server::gateway(folder)?;
     warm_up(&server, fleet, connections, time, READY_A_SECOND)?;
     let (groups, uploads) = server.groups()?;
-    let (load, cpu) = timed(&server, fleet, connections, Kind::New, time)?;
+    let (load, cost) = timed(&server, fleet, connections, Kind::New, time)?;
     let (groups_after, uploads_after) = server.groups()?;
     let again = timed(&server, fleet, connections, Kind::Again, time / 2)?;
     let peak = server.peak_megabytes()?;
     server.stop()?;
-    let mut figures = figures(&load, cpu, peak, fleet.len())?;
+    let mut figures = figures(&load, cost, peak, fleet.len())?;
     figures.group = (uploads_after - uploads) / (groups_after - groups);
-    figures.again = Some((again.0.rate(), again.1));
+    figures.again = Some((again.0.rate(), again.1.all));
     figures.disk =
         bytes_on_disk(folder, "tidegate.db")? / f64::from(u32::try_from(records_before + figures.records)?);
     Ok(figures)
@@ -71,11 +74,11 @@ pub(crate) fn measure_python(
 ) -> Outcome<Figures> {
     let server = python::start(folder)?;
     warm_up(&server, fleet, connections, time, READY_A_SECOND_ALONE)?;
-    let (load, cpu) = timed(&server, fleet, connections, Kind::New, time)?;
+    let (load, cost) = timed(&server, fleet, connections, Kind::New, time)?;
     let peak = server.peak_megabytes()?;
     // It knows no way to end but to be killed.
     drop(server);
-    let mut figures = figures(&load, cpu, peak, fleet.len())?;
+    let mut figures = figures(&load, cost, peak, fleet.len())?;
     figures.disk = bytes_on_disk(folder, "python.db")? / f64::from(u32::try_from(figures.records)?);
     Ok(figures)
 }
@@ -96,22 +99,36 @@ fn warm_up(
     Ok(())
 }
 
-/// Runs the load; with the server's CPU time of a batch, in microseconds.
+/// CPU time of a batch, in microseconds.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    all: f64,
+    writer: f64,
+    load: f64,
+}
+
+/// Runs the load and looks at what it cost.
 fn timed(
     server: &Server,
     fleet: &mut Vec<Device>,
     connections: usize,
     kind: Kind,
     time: Duration,
-) -> Outcome<(Load, f64)> {
-    let before = server.cpu_seconds()?;
+) -> Outcome<(Load, Cost)> {
+    let own = || machine::cpu_seconds(Path::new("/proc/thread-self"));
+    let (before, own_before) = (server.cpu()?, own()?);
     let load = load::run(server.address, fleet, connections, kind, Until::Elapsed(time))?;
-    let cpu = server.cpu_seconds()? - before;
-    let batches = f64::from(load.batches().max(1));
-    Ok((load, 1e6 * cpu / batches))
+    let (after, own_after) = (server.cpu()?, own()?);
+    let of_batch = |seconds: f64| 1e6 * seconds / f64::from(load.batches().max(1));
+    let cost = Cost {
+        all: of_batch(after.all - before.all),
+        writer: of_batch(after.writer - before.writer),
+        load: of_batch(own_after - own_before),
+    };
+    Ok((load, cost))
 }
 
-fn figures(load: &Load, cpu: f64, peak: f64, warm_up: usize) -> Outcome<Figures> {
+fn figures(load: &Load, cost: Cost, peak: f64, warm_up: usize) -> Outcome<Figures> {
     let milliseconds = |time: Duration| 1e3 * time.as_secs_f64();
     Ok(Figures {
         rate: load.rate(),
@@ -119,7 +136,9 @@ fn figures(load: &Load, cpu: f64, peak: f64, warm_up: usize) -> Outcome<Figures>
         p99: milliseconds(load.percentile(99)),
         stall: milliseconds(load.longest_stall()),
         group: 1.0,
-        cpu,
+        cpu: cost.all,
+        cpu_writer: cost.writer,
+        cpu_load: cost.load,
         peak,
         disk: 0.0,
         records: (u64::from(load.batches()) + u64::try_from(warm_up)?) * u64::from(BATCH_RECORDS),

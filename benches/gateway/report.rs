@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::bare::Pace;
 use crate::measure::Figures;
 use crate::requests::BATCH_RECORDS;
 
@@ -10,14 +11,14 @@ pub(crate) struct Row {
     pub(crate) connections: usize,
     /// The gateway on a new database.
     pub(crate) fresh: Figures,
-    /// The bare loop on a new database, batches a second.
-    pub(crate) bare: Option<f64>,
+    /// The bare loop on a new database.
+    pub(crate) bare: Option<Pace>,
     /// The Python gateway on a new database.
     pub(crate) python: Option<Figures>,
     /// The gateway behind the rows filled in.
     pub(crate) behind: Option<Figures>,
     /// The bare loop behind them.
-    pub(crate) bare_behind: Option<f64>,
+    pub(crate) bare_behind: Option<Pace>,
 }
 
 /// The middle one; of an even number the lesser of the two.
@@ -52,19 +53,22 @@ type Groups<'a> = [(usize, Vec<&'a Row>)];
 fn servers(text: &mut String, groups: &Groups<'_>, behind: &str) {
     text.push_str(
         "| what | connections | batches/s | records/s | p50 ms | p99 ms | longest stall ms | batches a commit | \
-         CPU µs a batch | peak MB | bytes a record |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
+         CPU µs a batch | of it the writer | of the load | peak MB | bytes a record |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     let mut add = |what: &str, connections: usize, found: Vec<&Figures>| {
         let of = |field: Field| median(found.iter().map(|figures| field(figures)));
         let Some(rate) = of(|f| f.rate) else { return };
         let _ =
             write!(text, "| {what} | {connections} | {rate:.0} | {:.0} ", rate * f64::from(BATCH_RECORDS));
-        let fields: [(Field, usize); 7] = [
+        let fields: [(Field, usize); 9] = [
             (|f| f.p50, 2),
             (|f| f.p99, 2),
             (|f| f.stall, 0),
             (|f| f.group, 1),
             (|f| f.cpu, 0),
+            (|f| f.cpu_writer, 0),
+            (|f| f.cpu_load, 0),
             (|f| f.peak, 0),
             (|f| f.disk, 1),
         ];
@@ -101,8 +105,8 @@ struct Ratios {
 fn ratios_of(rows: &[&Row]) -> Ratios {
     let of = |ratio: fn(&Row) -> Option<f64>| median(rows.iter().filter_map(|row| ratio(row)));
     Ratios {
-        to_bare: of(|row| Some(row.fresh.rate / row.bare?)),
-        to_bare_behind: of(|row| Some(row.behind.as_ref()?.rate / row.bare_behind?)),
+        to_bare: of(|row| Some(row.fresh.rate / row.bare?.rate)),
+        to_bare_behind: of(|row| Some(row.behind.as_ref()?.rate / row.bare_behind?.rate)),
         to_python: of(|row| Some(row.fresh.rate / row.python.as_ref()?.rate)),
         behind_to_fresh: of(|row| Some(row.behind.as_ref()?.rate / row.fresh.rate)),
         again_cpu: of(|row| Some(row.fresh.again?.1 / row.fresh.cpu)),
@@ -112,18 +116,21 @@ fn ratios_of(rows: &[&Row]) -> Ratios {
 
 fn ratios(text: &mut String, groups: &Groups<'_>) {
     text.push_str(
-        "\n| connections | bare loop, fresh | gateway / bare | bare loop, behind | gateway / bare, behind | \
+        "\n| connections | bare loop, fresh | its CPU µs a batch | gateway / bare | bare loop, behind | its CPU µs a batch | \
+         gateway / bare, behind | \
          gateway / Python | behind / fresh | duplicates/s | duplicate / new, CPU | duplicate / new, batches/s |\n\
-         |---|---|---|---|---|---|---|---|---|---|\n",
+         |---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for (connections, rows) in groups {
         let ratios = ratios_of(rows);
         let _ = write!(text, "| {connections} ");
         let of = |value: fn(&Row) -> Option<f64>| median(rows.iter().filter_map(|row| value(row)));
         for (value, decimals) in [
-            (of(|row| row.bare), 0),
+            (of(|row| Some(row.bare?.rate)), 0),
+            (of(|row| Some(row.bare?.cpu)), 0),
             (ratios.to_bare, 2),
-            (of(|row| row.bare_behind), 0),
+            (of(|row| Some(row.bare_behind?.rate)), 0),
+            (of(|row| Some(row.bare_behind?.cpu)), 0),
             (ratios.to_bare_behind, 2),
             (ratios.to_python, 1),
             (ratios.behind_to_fresh, 2),
