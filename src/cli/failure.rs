@@ -27,21 +27,22 @@ impl Failure {
         Self::Configuration(vec![Fault::new(key, text)])
     }
 
+    /// The failure, one line a fault.
+    pub(super) fn lines(self) -> Vec<String> {
+        match self {
+            Self::Configuration(faults) => faults.iter().map(ToString::to_string).collect(),
+            Self::Failed(text) => vec![text],
+            Self::Told => Vec::new(),
+        }
+    }
+
     /// Prints the failure, one line a fault, and gives its exit code.
     pub(super) fn tell(self, terminal: &mut Terminal) -> ExitCode {
-        match self {
-            Self::Configuration(faults) => {
-                for fault in faults {
-                    terminal.tell(&format!("tidegate: {fault}"));
-                }
-                ExitCode::from(CONFIGURATION)
-            }
-            Self::Failed(text) => {
-                terminal.tell(&format!("tidegate: {text}"));
-                ExitCode::from(FAILED)
-            }
-            Self::Told => ExitCode::from(FAILED),
+        let code = if matches!(self, Self::Configuration(_)) { CONFIGURATION } else { FAILED };
+        for line in self.lines() {
+            terminal.tell(&format!("tidegate: {line}"));
         }
+        ExitCode::from(code)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod failure;
 mod keys;
+mod reload;
 mod send;
 mod serve;
 mod settings;

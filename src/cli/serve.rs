@@ -7,6 +7,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::Level;
 
+use super::reload::{self, Sources};
 use super::settings::AllSettings;
 use super::{Failure, Terminal};
 use crate::app;
@@ -21,7 +22,7 @@ const EXAMPLES: &str = "\
 Settings come from flags, then TIDEGATE_… in the environment, then the file. Secrets have no flag: the list of
 processes would show them. What of fleet_keys, seal_keys, admin_tokens and read_tokens is not configured is
 generated at the first start into secrets.toml in the data directory. SIGTERM commits and answers what has
-arrived, then exits 0.
+arrived, then exits 0. SIGHUP reads the secrets anew, and only them, without cutting an upload.
 
 Examples:
   tidegate serve
@@ -37,7 +38,8 @@ pub(super) struct Serve {
 }
 
 pub(super) fn run(command: &Serve, terminal: &mut Terminal) -> Result<(), Failure> {
-    let Loaded { config, log, secrets, warnings, effective } = command.settings.load(terminal)?;
+    let Loaded { config, log, secrets, warnings, effective } =
+        command.settings.load(&terminal.environment, &terminal.here)?;
     logging::start(&log).map_err(|error| Failure::Failed(format!("cannot start logging: {error}")))?;
     for warning in &warnings {
         tracing::warn!("{warning}");
@@ -51,7 +53,15 @@ pub(super) fn run(command: &Serve, terminal: &mut Terminal) -> Result<(), Failur
         .enable_all()
         .build()
         .map_err(|error| Failure::Failed(format!("cannot start threads: {error}")))?;
-    runtime.block_on(serve(config, secrets, store, terminal))
+    let sources = Sources {
+        settings: command.settings.clone(),
+        environment: terminal.environment.clone(),
+        here: terminal.here.clone(),
+        data_dir: config.data_dir().to_owned(),
+        store: Arc::clone(&store),
+        effective,
+    };
+    runtime.block_on(serve(config, secrets, store, sources, terminal))
 }
 
 /// Fills in the secrets that are not configured. Generated ones are allowed only before the first device: it
@@ -71,7 +81,7 @@ fn complete(
 }
 
 /// Refuses a store whose trackers know none of the live fleet keys.
-fn check_fleet_keys(live: &[FleetKey], store: &dyn Store) -> Result<(), Failure> {
+pub(super) fn check_fleet_keys(live: &[FleetKey], store: &dyn Store) -> Result<(), Failure> {
     let fingerprints: Vec<_> = live.iter().map(FleetKey::fingerprint).collect();
     if store.adopt_fleet_keys(&fingerprints)? {
         return Ok(());
@@ -91,16 +101,18 @@ async fn serve(
     config: Config,
     secrets: Secrets,
     store: Arc<dyn Store>,
+    sources: Sources,
     terminal: &mut Terminal,
 ) -> Result<(), Failure> {
     let failed =
         |error: std::io::Error| Failure::Failed(format!("cannot listen on {}: {error}", config.listen));
-    let shutdown =
-        shutdown_signal().map_err(|error| Failure::Failed(format!("cannot wait for signals: {error}")))?;
+    let deaf = |error: std::io::Error| Failure::Failed(format!("cannot wait for signals: {error}"));
+    let shutdown = shutdown_signal().map_err(deaf)?;
+    let reloads = reload::at_hangup(sources).map_err(deaf)?;
     let listener = TcpListener::bind(&config.listen).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     announce(terminal, &format!("listening on http://{address}"));
-    app::run(&config, secrets, store, listener, Arc::new(SystemClock), shutdown)
+    app::run(config, secrets, store, listener, Arc::new(SystemClock), reloads, shutdown)
         .await
         .map_err(|error| Failure::Failed(error.to_string()))?;
     tracing::info!("stopped");

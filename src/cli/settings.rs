@@ -1,12 +1,13 @@
 //! The settings as flags, made from the one table of `ops::config`.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, value_parser};
 
 use super::{Failure, Terminal};
-use crate::ops::config::{self, Flags, Loaded, SETTINGS, Setting};
+use crate::ops::config::{self, Fault, Flags, Loaded, SETTINGS, Setting};
 
 const HEADING: &str = "Configuration";
 
@@ -23,19 +24,20 @@ pub(super) struct AllSettings(Flags);
 pub(super) struct StoreSettings(Flags);
 
 impl AllSettings {
-    pub(super) fn load(&self, terminal: &Terminal) -> Result<Loaded, Failure> {
-        load(&self.0, terminal)
+    /// Loads with this environment, and from this folder where no flag names a file.
+    pub(super) fn load(
+        &self,
+        environment: &[(OsString, OsString)],
+        here: &Path,
+    ) -> Result<Loaded, Vec<Fault>> {
+        config::load(&self.0, environment.iter().cloned(), here)
     }
 }
 
 impl StoreSettings {
     pub(super) fn load(&self, terminal: &Terminal) -> Result<Loaded, Failure> {
-        load(&self.0, terminal)
+        Ok(config::load(&self.0, terminal.environment.iter().cloned(), &terminal.here)?)
     }
-}
-
-fn load(flags: &Flags, terminal: &Terminal) -> Result<Loaded, Failure> {
-    Ok(config::load(flags, terminal.environment.iter().cloned(), &terminal.here)?)
 }
 
 fn augment(command: Command, wanted: impl Fn(&Setting) -> bool) -> Command {

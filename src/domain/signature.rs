@@ -127,9 +127,14 @@ fn finish(keyed: Hmac<Sha256>, body: &[u8]) -> [u8; SIGNATURE_LEN] {
     keyed.chain_update(body).finalize().into_bytes().into()
 }
 
+/// HMAC-SHA256 of a message under a key of any length.
+pub fn hmac_sha256(key: &[u8], message: &[u8]) -> [u8; SIGNATURE_LEN] {
+    finish(keyed(key), message)
+}
+
 /// Signs a body as a tracker does: HMAC-SHA256 in 64 lower-case hex digits, without `sha256=`.
 pub fn sign(key: &[u8; SIGNATURE_LEN], body: &[u8]) -> String {
-    hex(&finish(keyed(key), body))
+    hex(&hmac_sha256(key, body))
 }
 
 fn hex(bytes: &[u8]) -> String {

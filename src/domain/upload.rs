@@ -37,7 +37,13 @@ pub struct Upload {
     pub body_hash: BodyHash,
     /// What the body says.
     pub content: Result<Batch, Unreadable>,
+    #[expect(dead_code, reason = "it is there so that nothing else can build an upload")]
+    proof: Proof,
 }
+
+/// Makes sure that only this module builds uploads, and so only from verified bodies.
+#[derive(Clone, Copy, Debug)]
+struct Proof;
 
 impl Upload {
     /// Reads a verified body. Never fails: what cannot be read becomes an [`Unreadable`] content.
@@ -49,23 +55,53 @@ impl Upload {
         };
         let (device_id, content) = match body.signer() {
             Signer::Fleet => (named.cloned(), content),
-            Signer::Device(signer) if named.is_some_and(|named| named != signer) => {
+            Signer::Device(signer) if named.is_some_and(|named| named != signer) && !is_broken(&content) => {
                 (Some(signer.clone()), Err(mismatch(&content, signer)))
             }
             Signer::Device(signer) => (Some(signer.clone()), content),
         };
-        let key = body.key();
-        let bytes = body.into_bytes();
-        Self { device_id, key, received_at, body_hash: body_hash(&bytes), body: bytes, content }
+        Self::new(body, device_id, received_at, content)
     }
 
-    /// This upload as one on which the gateway itself failed: it goes to quarantine whole.
+    /// A verified body on whose decoding the gateway itself failed: it goes to quarantine whole.
+    pub fn failed(body: VerifiedBody, received_at: Timestamp, detail: String) -> Self {
+        let device_id = match body.signer() {
+            Signer::Device(device_id) => Some(device_id.clone()),
+            Signer::Fleet => None,
+        };
+        let content = Err(internal_error(detail, device_id.clone(), None));
+        Self::new(body, device_id, received_at, content)
+    }
+
+    /// This upload as one on which the gateway itself failed later: it goes to quarantine whole.
     #[must_use]
     pub fn into_internal_error(mut self, detail: String) -> Self {
         let batch_id = self.batch_id().cloned();
-        let device_id = self.device_id.clone();
-        self.content = Err(Unreadable { reason: Reason::InternalError, detail, device_id, batch_id });
+        self.content = Err(internal_error(detail, self.device_id.clone(), batch_id));
         self
+    }
+
+    fn new(
+        body: VerifiedBody,
+        device_id: Option<DeviceId>,
+        received_at: Timestamp,
+        content: Result<Batch, Unreadable>,
+    ) -> Self {
+        let key = body.key();
+        let body = body.into_bytes();
+        Self { device_id, key, received_at, body_hash: body_hash(&body), body, content, proof: Proof }
+    }
+
+    /// An upload with any content, for tests of the rules behind the signature.
+    #[cfg(test)]
+    pub(crate) fn unverified(
+        device_id: Option<DeviceId>,
+        received_at: Timestamp,
+        body: Bytes,
+        content: Result<Batch, Unreadable>,
+    ) -> Self {
+        let key = KeyFingerprint([0; 4]);
+        Self { device_id, key, received_at, body_hash: body_hash(&body), body, content, proof: Proof }
     }
 
     /// The batch id, where one could be read.
@@ -75,6 +111,15 @@ impl Upload {
             Err(unreadable) => unreadable.batch_id.as_ref(),
         }
     }
+}
+
+/// Whether the body is no whole JSON object, so that the device it seems to name says little.
+fn is_broken(content: &Result<Batch, Unreadable>) -> bool {
+    matches!(content, Err(Unreadable { reason: Reason::InvalidJson | Reason::DuplicateKey, .. }))
+}
+
+fn internal_error(detail: String, device_id: Option<DeviceId>, batch_id: Option<BatchId>) -> Unreadable {
+    Unreadable { reason: Reason::InternalError, detail, device_id, batch_id }
 }
 
 fn mismatch(content: &Result<Batch, Unreadable>, signer: &DeviceId) -> Unreadable {

@@ -1,4 +1,4 @@
-//! Bearer tokens of ops and dashboards.
+//! Who may read: ops and dashboards with their bearer tokens, browsers with the session they traded one for.
 
 use std::sync::Arc;
 
@@ -9,33 +9,60 @@ use axum::http::request;
 
 use super::gateway::Gateway;
 use super::problem::{Code, Problem};
-use crate::ops::tokens::{Caller, Role};
+use super::session;
+use crate::ops::tokens::{Caller, Role, TokenDigest};
+
+/// How a caller came in. A browser sends its cookie by itself, whatever made it send the request, so what a
+/// session may do beyond reading each route decides.
+pub(super) enum Way {
+    /// With a bearer token of this digest.
+    Bearer(TokenDigest),
+    /// With the cookie of a session.
+    Session,
+}
 
 /// A caller who may read. As a handler's first argument it is asked for before anything else is looked at.
-pub(super) struct Reader;
+pub(super) struct Reader {
+    pub(super) caller: Caller,
+    pub(super) way: Way,
+}
 
 impl FromRequestParts<Arc<Gateway>> for Reader {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut request::Parts, gateway: &Arc<Gateway>) -> Result<Self, Problem> {
-        authorize(gateway, &parts.headers, Role::Read).map(|_| Self)
+        let (caller, way) = authorize(gateway, &parts.headers, Role::Read)?;
+        Ok(Self { caller, way })
     }
 }
 
-/// Finds who calls and refuses whose role is too low.
-fn authorize(gateway: &Gateway, headers: &HeaderMap, least: Role) -> Result<Caller, Problem> {
-    let Some(token) = bearer_token(headers) else {
-        let detail = "Send one header line: Authorization: Bearer <token>.";
-        return Err(Problem::new(Code::TokenRequired, detail).challenge("Bearer"));
-    };
-    let Some(caller) = gateway.secrets().tokens.authenticate(token) else {
-        let detail = "The token is none of those configured here.";
-        return Err(Problem::new(Code::TokenRequired, detail).challenge(r#"Bearer error="invalid_token""#));
+/// Finds who calls and refuses whose role is too low. With an `Authorization` line that alone decides: a token
+/// that is wrong must not pass for a session's sake.
+fn authorize(gateway: &Gateway, headers: &HeaderMap, least: Role) -> Result<(Caller, Way), Problem> {
+    let (caller, way) = if headers.contains_key(AUTHORIZATION) {
+        by_token(gateway, headers)?
+    } else {
+        (session::resume(gateway, headers).ok_or_else(token_required)?, Way::Session)
     };
     if caller.role < least {
         return Err(Problem::new(Code::Forbidden, "This takes a token with the admin role."));
     }
-    Ok(caller)
+    Ok((caller, way))
+}
+
+fn by_token(gateway: &Gateway, headers: &HeaderMap) -> Result<(Caller, Way), Problem> {
+    let token = bearer_token(headers).ok_or_else(token_required)?;
+    let Some(caller) = gateway.secrets().tokens.authenticate(token) else {
+        let detail = "The token is none of those configured here.";
+        return Err(Problem::new(Code::TokenRequired, detail).challenge(r#"Bearer error="invalid_token""#));
+    };
+    Ok((caller, Way::Bearer(TokenDigest::of(token))))
+}
+
+/// The answer to whoever showed nothing that could be believed.
+pub(super) fn token_required() -> Problem {
+    let detail = "Send one header line: Authorization: Bearer <token>.";
+    Problem::new(Code::TokenRequired, detail).challenge("Bearer")
 }
 
 /// The token of the one `Authorization` line; of several lines none is believed.

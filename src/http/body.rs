@@ -92,7 +92,7 @@ mod tests {
         let budget = Budget::new(room);
         let mut held = budget.open();
         let pieces = Pieces(pieces.iter().copied().collect());
-        read(pieces, max, Duration::from_secs(300), &mut held).await
+        read(pieces, max, Duration::from_mins(5), &mut held).await
     }
 
     #[tokio::test]

@@ -17,6 +17,7 @@ use crate::ops::clock::Clock;
 use crate::ops::config::HttpOptions;
 use crate::ops::metrics::Metrics;
 use crate::ops::secrets::Secrets;
+use crate::ops::session::Ended;
 use crate::store::writer::Writer;
 use crate::store::{Store, StoreError};
 
@@ -67,6 +68,7 @@ pub struct Gateway {
     pub(super) streams: Arc<Semaphore>,
     pub(super) probe: Probe,
     pub(super) openapi: String,
+    pub(super) ended_sessions: Ended,
     readers: Arc<Semaphore>,
     date: Mutex<Option<(i64, HeaderValue)>>,
 }
@@ -90,6 +92,7 @@ impl Gateway {
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             probe: Probe::default(),
             openapi: super::openapi::document(),
+            ended_sessions: Ended::default(),
             readers: Arc::new(Semaphore::new(parts.readers.max(1))),
             date: Mutex::new(None),
         })

@@ -19,14 +19,13 @@ use super::openapi::{BatchBody, ReceiptBody};
 use super::prefer;
 use super::problem::{self, Code, Problem, ProblemBody};
 use super::progress::Progress;
-use crate::domain::batch::Unreadable;
 use crate::domain::ids::DeviceId;
-use crate::domain::reason::Reason;
 use crate::domain::receipt::{Receipt, Status};
-use crate::domain::signature::{self, Offered, Signer, VerifiedBody};
+use crate::domain::signature::{self, Offered, VerifiedBody};
 use crate::domain::time::Timestamp;
-use crate::domain::upload::{Upload, body_hash};
+use crate::domain::upload::Upload;
 use crate::ops::metrics::Refusal;
+use crate::ops::secrets::Secrets;
 
 /// The path of the route.
 pub(super) const PATH: &str = "/v1/batches";
@@ -42,6 +41,8 @@ static X_DEVICE_ID: HeaderName = HeaderName::from_static("x-device-id");
 struct Claim {
     device_id: Option<DeviceId>,
     offered: Offered,
+    /// Those that were live when the header had come: a reload must not turn away a body that is on its way.
+    secrets: Arc<Secrets>,
 }
 
 /// The other methods of the path; `POST` never gets here, see `serve::answer`.
@@ -103,9 +104,9 @@ async fn take<B>(gateway: &Arc<Gateway>, request: Request<B>, progress: &Progres
 where
     B: http_body::Body<Data = Bytes> + Unpin,
 {
-    let (head, body) = request.into_parts();
-    let claim = claim(&head.headers, gateway.http.shared_fleet_key).map_err(|problem| {
-        let claimed = head.headers.get(&X_DEVICE_ID);
+    let (parts, body) = request.into_parts();
+    let claim = claim(gateway, &parts.headers).map_err(|problem| {
+        let claimed = parts.headers.get(&X_DEVICE_ID);
         tracing::debug!(code = ?problem.code(), claimed_device_id = ?claimed, "upload refused");
         problem.challenge(SCHEME).closing()
     })?;
@@ -134,7 +135,8 @@ const SCHEME: &str = "HMAC-SHA256";
 
 /// Reads the headers. They are hints until the signature over the body holds, but a body under headers that
 /// can never match need not travel.
-fn claim(headers: &HeaderMap, shared_fleet_key: bool) -> Result<Claim, Problem> {
+fn claim(gateway: &Gateway, headers: &HeaderMap) -> Result<Claim, Problem> {
+    let secrets = gateway.secrets();
     let offered = signature::read_signatures(headers.get_all(&X_SIGNATURE).iter().map(HeaderValue::as_bytes));
     if offered.is_empty() {
         let detail =
@@ -143,8 +145,8 @@ fn claim(headers: &HeaderMap, shared_fleet_key: bool) -> Result<Claim, Problem> 
     }
     let mut lines = headers.get_all(&X_DEVICE_ID).iter();
     let Some(line) = lines.next() else {
-        if shared_fleet_key {
-            return Ok(Claim { device_id: None, offered });
+        if gateway.http.shared_fleet_key {
+            return Ok(Claim { device_id: None, offered, secrets });
         }
         return Err(Problem::new(Code::DeviceIdMissing, "X-Device-Id must name the device that signs."));
     };
@@ -155,7 +157,7 @@ fn claim(headers: &HeaderMap, shared_fleet_key: bool) -> Result<Claim, Problem> 
         let detail = "X-Device-Id takes 1 to 64 of A-Z a-z 0-9 . _ : - and neither . nor .. alone.";
         return Err(Problem::new(Code::DeviceIdMalformed, detail));
     };
-    Ok(Claim { device_id: Some(device_id), offered })
+    Ok(Claim { device_id: Some(device_id), offered, secrets })
 }
 
 fn body_problem(error: BodyError, max: usize) -> Problem {
@@ -230,11 +232,9 @@ async fn read_large(
 
 /// Checks the signature and decodes. `None`: no signature holds.
 fn read(gateway: &Gateway, claim: &Claim, body: Bytes, received_at: Timestamp) -> Option<Upload> {
-    let secrets = gateway.secrets();
-    let keys = &secrets.fleet_keys;
-    let device_id = claim.device_id.as_ref();
     let shared = gateway.http.shared_fleet_key;
-    let verified = signature::verify(keys, device_id, shared, &claim.offered, body)?;
+    let device_id = claim.device_id.as_ref();
+    let verified = signature::verify(&claim.secrets.fleet_keys, device_id, shared, &claim.offered, body)?;
     let evidence = verified.clone();
     let read = catch_unwind(AssertUnwindSafe(|| Upload::read(verified, received_at, &gateway.limits)));
     Some(read.unwrap_or_else(|_| failed(evidence, received_at)))
@@ -243,18 +243,7 @@ fn read(gateway: &Gateway, claim: &Claim, body: Bytes, received_at: Timestamp) -
 /// An upload on which decoding panicked: authentic, so it is kept whole, and its neighbours go on.
 fn failed(body: VerifiedBody, received_at: Timestamp) -> Upload {
     tracing::error!(bytes = body.bytes().len(), "decoding an upload panicked; it goes to quarantine");
-    let device_id = match body.signer() {
-        Signer::Device(device_id) => Some(device_id.clone()),
-        Signer::Fleet => None,
-    };
-    let content = Err(Unreadable {
-        reason: Reason::InternalError,
-        detail: "the gateway failed while decoding this body".to_owned(),
-        device_id: device_id.clone(),
-        batch_id: None,
-    });
-    let (key, bytes) = (body.key(), body.into_bytes());
-    Upload { device_id, key, received_at, body_hash: body_hash(&bytes), body: bytes, content }
+    Upload::failed(body, received_at, "the gateway failed while decoding this body".to_owned())
 }
 
 fn accepted(receipt: &Receipt, always_200: bool, minimal: bool) -> Response<Body> {

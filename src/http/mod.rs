@@ -19,6 +19,7 @@ mod query;
 mod read;
 mod record_view;
 mod serve;
+mod session;
 mod socket;
 mod status;
 #[cfg(test)]
@@ -33,7 +34,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::DATE;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
-use axum::routing::{any, get};
+use axum::routing::{any, get, post};
 
 pub use gateway::{Gateway, Parts};
 pub use serve::serve;
@@ -46,6 +47,7 @@ fn router(gateway: Arc<Gateway>) -> Router {
         .route("/v1/devices", get(read::list))
         .route("/v1/devices/{device_id}", get(read::one))
         .route("/v1/devices/{device_id}/track", get(track::track))
+        .route(session::PATH, post(session::begin).delete(session::end))
         .route("/healthz", get(status::healthz))
         .route("/readyz", get(status::readyz))
         .route("/metrics", get(status::metrics))

@@ -1,7 +1,7 @@
 //! The API document, generated from the handlers; `schema/openapi.json` is its golden copy.
 
 use serde::Serialize;
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi, ToSchema};
 
 /// A batch as trackers send it. What the decoder takes beyond this is in the documentation of the wire.
@@ -72,23 +72,28 @@ pub(super) struct ReceiptBody {
         super::read::list,
         super::read::one,
         super::track::track,
+        super::session::begin,
+        super::session::end,
         super::status::healthz,
         super::status::readyz,
         super::status::metrics,
         super::status::openapi,
         super::status::start,
     ),
-    modifiers(&Bearer),
+    modifiers(&Entrances),
 )]
 struct Document;
 
-struct Bearer;
+/// How readers come in.
+struct Entrances;
 
-impl Modify for Bearer {
+impl Modify for Entrances {
     fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
         let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
         let components = openapi.components.get_or_insert_default();
         components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
+        let cookie = ApiKey::Cookie(ApiKeyValue::new(super::session::COOKIE));
+        components.add_security_scheme("session", SecurityScheme::ApiKey(cookie));
     }
 }
 
@@ -110,7 +115,7 @@ mod tests {
     use crate::domain::receipt::{Counts, Receipt, Status, Why};
 
     #[test]
-    fn the_golden_copy_is_what_the_code_says() {
+    fn generated_openapi_is_current() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schema/openapi.json");
         #[expect(clippy::disallowed_methods, reason = "a switch of this test, not of the program")]
         let update = std::env::var("UPDATE_SCHEMA").is_ok();
@@ -118,16 +123,17 @@ mod tests {
             std::fs::write(path, document()).expect("schema/ is writable");
         }
         let golden = std::fs::read_to_string(path).expect("schema/openapi.json is there");
-        assert!(golden == document(), "schema/openapi.json is old: run this test with UPDATE_SCHEMA=1");
+        assert!(golden == document(), "schema/openapi.json is old: run `make schema`");
     }
 
     #[test]
     fn the_start_page_lists_every_route() {
         let page = include_str!("start.html");
         for (path, item) in Document::openapi().paths.paths {
-            let method = if item.post.is_some() { "POST" } else { "GET" };
-            let route = format!("<code>{method} {path}</code>");
-            assert!(path == "/" || page.contains(&route), "{route}");
+            for (method, operation) in [("GET", item.get), ("POST", item.post), ("DELETE", item.delete)] {
+                let route = format!("<code>{method} {path}</code>");
+                assert!(operation.is_none() || path == "/" || page.contains(&route), "{route}");
+            }
         }
     }
 

@@ -12,6 +12,9 @@ use crate::store::{Store, StoreError};
 /// How long a probe waits for a check. A disk that takes longer is not ready.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// A good check as young as this answers for a new one: `/readyz` asks for no token, and each check is a commit.
+const FRESH: Duration = Duration::from_secs(1);
+
 /// The check under way, and how the last one ended.
 #[derive(Debug, Default)]
 pub(super) struct Probe(Mutex<Checks>);
@@ -26,14 +29,15 @@ struct Checks {
 }
 
 impl Probe {
-    /// Whether a commit would reach the disk. A check that started after this call also answers it.
+    /// Whether a commit would reach the disk, or did within the last second.
     pub(super) async fn check(&self, store: &Arc<dyn Store>) -> bool {
         let asked = Instant::now();
         let Ok(mut checks) = timeout(PATIENCE, self.0.lock()).await else {
             return false;
         };
+        // Trouble that is over shows at once, and a failure that started after the call answers it.
         if let Some((started, ready)) = checks.last
-            && started >= asked
+            && (started >= asked || (ready && asked.saturating_duration_since(started) < FRESH))
         {
             return ready;
         }

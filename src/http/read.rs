@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::{FromRequestParts, Path, State};
 use axum::http::header::{CONTENT_TYPE, ETAG};
-use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri, request};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -37,7 +37,7 @@ pub(super) struct DeviceList<'a> {
 
 /// Current states of all devices, a page at a time.
 #[utoipa::path(
-    get, path = "/v1/devices", tag = "reading", security(("bearer" = [])),
+    get, path = "/v1/devices", tag = "reading", security(("bearer" = []), ("session" = [])),
     params(
         ("limit" = Option<u32>, Query, description = "Devices of a page, 1 … 1,000; 100 by default", minimum = 1, maximum = 1000),
         ("after" = Option<String>, Query, description = "The `next` of the page before"),
@@ -45,7 +45,7 @@ pub(super) struct DeviceList<'a> {
     responses(
         (status = 200, description = "A page", body = DeviceList),
         (status = 400, description = "The query cannot be used", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 401, description = "No valid token", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 401, description = "No valid token or session", body = ProblemBody, content_type = "application/problem+json"),
         (status = 503, description = "Try again after `Retry-After` seconds", body = ProblemBody, content_type = "application/problem+json"),
     ),
 )]
@@ -74,7 +74,7 @@ fn view<'a>(page: &'a DevicePage, gateway: &Gateway) -> DeviceList<'a> {
 
 /// One device's current state.
 #[utoipa::path(
-    get, path = "/v1/devices/{device_id}", tag = "reading", security(("bearer" = [])),
+    get, path = "/v1/devices/{device_id}", tag = "reading", security(("bearer" = []), ("session" = [])),
     params(
         ("device_id" = String, Path, description = "The device"),
         ("If-None-Match" = Option<String>, Header, description = "An `ETag` seen before"),
@@ -82,7 +82,7 @@ fn view<'a>(page: &'a DevicePage, gateway: &Gateway) -> DeviceList<'a> {
     responses(
         (status = 200, description = "The state; `ETag` is its revision", body = DeviceView<'_>),
         (status = 304, description = "The state has not changed"),
-        (status = 401, description = "No valid token", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 401, description = "No valid token or session", body = ProblemBody, content_type = "application/problem+json"),
         (status = 404, description = "The device was never seen", body = ProblemBody, content_type = "application/problem+json"),
         (status = 503, description = "Try again after `Retry-After` seconds", body = ProblemBody, content_type = "application/problem+json"),
     ),
@@ -90,12 +90,11 @@ fn view<'a>(page: &'a DevicePage, gateway: &Gateway) -> DeviceList<'a> {
 pub(super) async fn one(
     _: Reader,
     State(gateway): State<Arc<Gateway>>,
-    Path(device_id): Path<String>,
+    Named(device_id): Named,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response<Body>, Problem> {
     Params::read(&uri)?.finish()?;
-    let device_id = DeviceId::parse(&device_id).ok_or_else(unknown)?;
     let device = gateway.read(READ_PATIENCE, move |store| store.lookup_device(&device_id)).await?;
     let device = device.ok_or_else(unknown)?;
     let tag = etag::tag(device.revision);
@@ -108,6 +107,18 @@ pub(super) async fn one(
     };
     response.headers_mut().insert(ETAG, tag);
     Ok(response)
+}
+
+/// The device that the path names. What can be no device's id is a device that nobody has heard of.
+pub(super) struct Named(pub(super) DeviceId);
+
+impl<S: Send + Sync> FromRequestParts<S> for Named {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut request::Parts, state: &S) -> Result<Self, Problem> {
+        let Path(text) = Path::<String>::from_request_parts(parts, state).await.map_err(|_| unknown())?;
+        DeviceId::parse(&text).map(Self).ok_or_else(unknown)
+    }
 }
 
 /// The answer about a device that nobody has heard of.

@@ -146,8 +146,7 @@ fn builder(gateway: &Gateway) -> http1::Builder {
 
 /// Drives one connection to its end.
 async fn drive(shared: Arc<Shared>, stream: TcpStream, place: OwnedSemaphorePermit) {
-    let connections = shared.gateway.metrics.connections();
-    connections.inc();
+    let counted = shared.gateway.metrics.connection();
     // An answer is one write; waiting for more to send along would only delay it.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "no TCP_NODELAY");
@@ -181,8 +180,7 @@ async fn drive(shared: Arc<Shared>, stream: TcpStream, place: OwnedSemaphorePerm
         // Timeouts, resets and bad framing: the ordinary life of a bad link.
         tracing::debug!(%error, "connection ended");
     }
-    connections.dec();
-    drop(place);
+    drop((counted, place));
 }
 
 /// Answers one request. A panic in a handler is a 500, and the connection goes on.

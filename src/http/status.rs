@@ -38,10 +38,10 @@ pub(super) async fn readyz(State(gateway): State<Arc<Gateway>>) -> Result<&'stat
 
 /// Counters in the Prometheus text format.
 #[utoipa::path(
-    get, path = "/metrics", tag = "ops", security(("bearer" = [])),
+    get, path = "/metrics", tag = "ops", security(("bearer" = []), ("session" = [])),
     responses(
         (status = 200, description = "Text format 0.0.4", body = String, content_type = "text/plain"),
-        (status = 401, description = "No valid token", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 401, description = "No valid token or session", body = ProblemBody, content_type = "application/problem+json"),
     ),
 )]
 pub(super) async fn metrics(_: Reader, State(gateway): State<Arc<Gateway>>) -> Response<Body> {

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Response, Uri};
 use bytes::Bytes;
@@ -19,7 +19,7 @@ use super::auth::Reader;
 use super::gateway::{Gateway, READ_PATIENCE};
 use super::problem::{Code, Problem, ProblemBody};
 use super::query::{self, Params};
-use super::read::unknown;
+use super::read::{Named, unknown};
 use super::record_view::{self, TrackBody};
 use super::walk::{Range, Walk};
 use crate::domain::ids::DeviceId;
@@ -31,7 +31,7 @@ const LIMIT_MAX: usize = 10_000;
 /// Entries of one read.
 const READ_ENTRIES: usize = 1000;
 /// How long a read in mid-answer waits for a free reader: breaking off costs more than waiting.
-const STREAM_PATIENCE: Duration = Duration::from_secs(60);
+const STREAM_PATIENCE: Duration = Duration::from_mins(1);
 
 /// How records are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ fn weighed(range: &[u8]) -> (Vec<u8>, f32) {
 
 /// A device's history in order of `(epoch_id, seq)`, each key once.
 #[utoipa::path(
-    get, path = "/v1/devices/{device_id}/track", tag = "reading", security(("bearer" = [])),
+    get, path = "/v1/devices/{device_id}/track", tag = "reading", security(("bearer" = []), ("session" = [])),
     params(
         ("device_id" = String, Path, description = "The device"),
         ("epoch_id" = Option<u64>, Query, description = "Only this epoch"),
@@ -105,7 +105,7 @@ fn weighed(range: &[u8]) -> (Vec<u8>, f32) {
         (status = 200, description = "The records", content(
             (TrackBody = "application/json"), (record_view::RecordView<'_> = "application/x-ndjson"))),
         (status = 400, description = "The query cannot be used", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 401, description = "No valid token", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 401, description = "No valid token or session", body = ProblemBody, content_type = "application/problem+json"),
         (status = 404, description = "The device was never seen", body = ProblemBody, content_type = "application/problem+json"),
         (status = 503, description = "Try again after `Retry-After` seconds", body = ProblemBody, content_type = "application/problem+json"),
     ),
@@ -113,12 +113,11 @@ fn weighed(range: &[u8]) -> (Vec<u8>, f32) {
 pub(super) async fn track(
     _: Reader,
     State(gateway): State<Arc<Gateway>>,
-    Path(device_id): Path<String>,
+    Named(device_id): Named,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response<Body>, Problem> {
     let (range, format, limit) = read_query(&uri, &headers)?;
-    let device_id = DeviceId::parse(&device_id).ok_or_else(unknown)?;
     let Ok(place) = Arc::clone(&gateway.streams).try_acquire_owned() else {
         return Err(Problem::unavailable());
     };
@@ -242,13 +241,13 @@ fn stream(mut writing: Writing, first: Vec<u8>, place: OwnedSemaphorePermit) -> 
             }
         }
     });
-    Body::new(Pieces { pieces, ended: false, _place: place })
+    Body::new(Pieces { from: pieces, ended: false, _place: place })
 }
 
 /// A body that ends well only where its writer says so: an answer that breaks off must not look complete.
 struct Pieces {
     /// `None` in the channel is the mark of the end.
-    pieces: mpsc::Receiver<Option<Bytes>>,
+    from: mpsc::Receiver<Option<Bytes>>,
     ended: bool,
     _place: OwnedSemaphorePermit,
 }
@@ -264,7 +263,7 @@ impl http_body::Body for Pieces {
         if self.ended {
             return Poll::Ready(None);
         }
-        self.pieces.poll_recv(cx).map(|received| match received {
+        self.from.poll_recv(cx).map(|received| match received {
             Some(Some(piece)) => Some(Ok(Frame::data(piece))),
             Some(None) => {
                 self.ended = true;
@@ -281,6 +280,7 @@ impl http_body::Body for Pieces {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::ids::EpochId;
 
     #[test]
     fn lines_are_sent_to_those_who_ask_for_them() {
@@ -310,12 +310,30 @@ mod tests {
             read_query(&uri, &HeaderMap::new())
         };
         let (range, format, limit) = read("epoch_id=3&from_seq=1&to_seq=1&received_to=5").expect("fine");
-        assert_eq!((range.epoch_id.map(|e| e.get()), format, limit), (Some(3), Format::Json, Some(1000)));
+        assert_eq!((range.epoch_id.map(EpochId::get), format, limit), (Some(3), Format::Json, Some(1000)));
         assert_eq!(read("format=ndjson").expect("fine").2, None);
         assert_eq!(read("format=ndjson&limit=20000").expect("fine").2, Some(20_000));
         assert_eq!(read("limit=10000").expect("fine").2, Some(10_000));
         for bad in ["limit=10001", "format=xml", "from_seq=2&to_seq=1", "epoch_id=-1", "since=3", "after=x"] {
             assert!(read(bad).is_err(), "{bad}");
         }
+    }
+
+    #[tokio::test]
+    async fn an_answer_ends_well_only_where_its_writer_says_so() {
+        use http_body_util::BodyExt;
+        let places = Arc::new(tokio::sync::Semaphore::new(1));
+        for complete in [true, false] {
+            let (sender, from) = mpsc::channel(2);
+            sender.send(Some(Bytes::from_static(b"{}\n"))).await.expect("room");
+            if complete {
+                sender.send(None).await.expect("room");
+            }
+            drop(sender);
+            let place = Arc::clone(&places).try_acquire_owned().expect("a place");
+            let read = Pieces { from, ended: false, _place: place }.collect().await;
+            assert_eq!(read.is_ok(), complete);
+        }
+        assert_eq!(places.available_permits(), 1, "places come back");
     }
 }

@@ -1,17 +1,7 @@
 //! A walk through a device's history, one bounded read at a time.
 
-use crate::domain::ids::{COUNTER_MAX, DeviceId, EpochId, Key, Seq};
+use crate::domain::ids::{DeviceId, EpochId, Key, Seq};
 use crate::store::{Entry, Store, StoreError, TimeRange, TrackQuery};
-
-/// The greatest values, for ranges that are open above.
-const EPOCH_MAX: EpochId = match EpochId::new(COUNTER_MAX) {
-    Some(epoch_id) => epoch_id,
-    None => EpochId::ZERO,
-};
-const SEQ_MAX: Seq = match Seq::new(COUNTER_MAX) {
-    Some(seq) => seq,
-    None => Seq::ZERO,
-};
 
 /// What of a history is wanted, and how far it has been read.
 #[derive(Clone, Debug)]
@@ -40,8 +30,8 @@ pub(super) struct Range {
 impl Walk {
     /// Starts at the range's beginning, or at `after`.
     pub(super) fn new(device_id: DeviceId, range: &Range) -> Self {
-        let seqs = (range.from_seq.unwrap_or(Seq::ZERO), range.to_seq.unwrap_or(SEQ_MAX));
-        let epoch_last = range.epoch_id.unwrap_or(EPOCH_MAX);
+        let seqs = (range.from_seq.unwrap_or(Seq::ZERO), range.to_seq.unwrap_or(Seq::MAX));
+        let epoch_last = range.epoch_id.unwrap_or(EpochId::MAX);
         let first = Key { epoch_id: range.epoch_id.unwrap_or(EpochId::ZERO), seq: seqs.0 };
         let at = range.after.map_or(first, |after| after.max(first));
         Self { device_id, at: Some(at), epoch_last, seqs, recorded: range.recorded, received: range.received }
@@ -57,7 +47,7 @@ impl Walk {
         let Some(at) = self.at else {
             return Ok(Some(Vec::new()));
         };
-        let every_seq = self.seqs == (Seq::ZERO, SEQ_MAX);
+        let every_seq = self.seqs == (Seq::ZERO, Seq::MAX);
         // With bounds on seq each epoch is a range of its own; without, the whole is one.
         let epoch_id = if every_seq { self.epoch_last } else { at.epoch_id.min(self.epoch_last) };
         let to = Key { epoch_id, seq: self.seqs.1 };
@@ -78,7 +68,7 @@ impl Walk {
 
     /// The first wanted key of the next epoch that has entries.
     fn next_epoch(&self, store: &dyn Store, epoch_id: EpochId) -> Result<Option<Key>, StoreError> {
-        let to = Key { epoch_id: self.epoch_last, seq: SEQ_MAX };
+        let to = Key { epoch_id: self.epoch_last, seq: Seq::MAX };
         let mut from = EpochId::new(epoch_id.get() + 1).map(|epoch_id| Key { epoch_id, seq: Seq::ZERO });
         while let Some(start) = from.filter(|start| *start <= to) {
             let (recorded, received) = (TimeRange::default(), TimeRange::default());

@@ -29,6 +29,8 @@ pub fn start(filter: &str) -> Result<(), String> {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
+        // A stderr that is gone, as after its terminal closed, must not end the thread that had something to say.
+        .log_internal_errors(false)
         .finish()
         .try_init()
         .map_err(|error| error.to_string())

@@ -143,9 +143,10 @@ impl Metrics {
         self.http_requests.with_label_values(&[route, decimal(status, &mut digits)]).inc();
     }
 
-    /// Open connections.
-    pub fn connections(&self) -> &IntGauge {
-        &self.connections
+    /// Counts a connection for as long as the guard lives.
+    pub fn connection(&self) -> OpenConnection {
+        self.connections.inc();
+        OpenConnection(self.connections.clone())
     }
 
     /// Everything in the Prometheus text format 0.0.4. The two gauges that others keep are passed in.
@@ -154,6 +155,16 @@ impl Metrics {
         self.inflight_bytes.set(i64::try_from(inflight_bytes).unwrap_or(i64::MAX));
         // Fails only for a family without a name or type, and `new` makes none.
         TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap_or_default()
+    }
+}
+
+/// See [`Metrics::connection`].
+#[derive(Debug)]
+pub struct OpenConnection(IntGauge);
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 
@@ -234,6 +245,8 @@ mod tests {
         metrics.answered("/v1/batches", 200);
         metrics.group_done(7, 100, Duration::from_millis(2), true);
         metrics.group_done(7, 100, Duration::from_millis(2), false);
+        let _open = metrics.connection();
+        drop(metrics.connection());
         let text = metrics.render(4, 99);
         for line in [
             "tidegate_uploads_total{outcome=\"processed\"} 1",
@@ -250,7 +263,7 @@ mod tests {
             "tidegate_group_uploads_bucket{le=\"4\"} 0",
             "tidegate_queue_uploads 4",
             "tidegate_inflight_bytes 99",
-            "tidegate_connections 0",
+            "tidegate_connections 1",
             concat!("tidegate_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");

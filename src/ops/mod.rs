@@ -5,4 +5,5 @@ pub mod config;
 pub mod logging;
 pub mod metrics;
 pub mod secrets;
+pub mod session;
 pub mod tokens;

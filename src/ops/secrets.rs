@@ -31,6 +31,11 @@ const FILE_HEAD: &str = "\
 pub struct Secret(Box<[u8]>);
 
 impl Secret {
+    /// Takes the bytes.
+    pub fn new(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0
@@ -61,6 +66,25 @@ pub struct Secrets {
 }
 
 impl Secrets {
+    /// One line that says which secrets these are: fingerprints, and the names of the tokens.
+    pub fn describe(&self) -> String {
+        let prints = |list: &[Secret]| list.iter().map(|secret| KeyFingerprint::of(secret.bytes())).collect();
+        let keys: [(&str, Vec<KeyFingerprint>); 5] = [
+            ("fleet_keys", self.fleet_keys.iter().map(FleetKey::fingerprint).collect()),
+            ("seal_keys", prints(&self.seal_keys)),
+            ("presence_secrets", prints(&self.presence)),
+            ("resources_secrets", prints(&self.resources)),
+            ("documents_secrets", prints(&self.documents)),
+        ];
+        let keys = keys.iter().filter(|(_, prints)| !prints.is_empty()).map(|(key, prints)| {
+            let prints: Vec<_> = prints.iter().map(ToString::to_string).collect();
+            format!("{key} {}", prints.join(" "))
+        });
+        let callers = self.tokens.callers().map(|caller| format!("{} ({})", caller.name, caller.role.code()));
+        let tokens = format!("tokens {}", callers.collect::<Vec<_>>().join(", "));
+        keys.chain([tokens]).collect::<Vec<_>>().join("; ")
+    }
+
     /// Adds one entry of a list. The fault's text never holds the entry.
     fn add(&mut self, key: &str, text: &str) -> Result<(), String> {
         match key {
@@ -80,7 +104,7 @@ impl Secrets {
             "documents_secrets" => &mut self.documents,
             _ => return Err("is no list of secrets".to_owned()),
         };
-        list.push(Secret(bytes.into()));
+        list.push(Secret::new(&bytes));
         Ok(())
     }
 

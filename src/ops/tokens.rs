@@ -3,7 +3,7 @@
 use std::fmt;
 
 use sha2::{Digest as _, Sha256};
-use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
+use subtle::{Choice, ConditionallySelectable as _, ConstantTimeEq as _};
 use thiserror::Error;
 
 use crate::domain::signature::SECRET_LEN_MIN;
@@ -39,6 +39,27 @@ pub struct Caller {
     pub role: Role,
 }
 
+/// SHA-256 of a token. Not printable: of a token that somebody made up, it would let others try guesses.
+#[derive(Clone, Copy)]
+pub struct TokenDigest([u8; 32]);
+
+impl TokenDigest {
+    /// The digest of a presented token.
+    pub fn of(token: &[u8]) -> Self {
+        Self(Sha256::digest(token).into())
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether both are of one token, in constant time.
+    pub fn is(&self, other: &Self) -> Choice {
+        self.0.ct_eq(&other.0)
+    }
+}
+
 /// Why a text is no token. The message never holds the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TokenFault {
@@ -71,14 +92,14 @@ pub struct Tokens(Vec<Token>);
 
 #[derive(Clone)]
 struct Token {
-    digest: [u8; 32],
+    digest: TokenDigest,
     caller: Caller,
     named: bool,
 }
 
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|token| &token.caller)).finish()
+        f.debug_list().entries(self.callers()).finish()
     }
 }
 
@@ -90,8 +111,8 @@ impl Tokens {
             None => (None, text),
         };
         check(name, token)?;
-        let digest = digest(token.as_bytes());
-        if self.0.iter().any(|known| known.digest == digest) {
+        let digest = TokenDigest::of(token.as_bytes());
+        if self.0.iter().any(|known| known.digest.is(&digest).into()) {
             return Err(TokenFault::Repeated);
         }
         if name.is_some_and(|name| self.0.iter().any(|known| known.named && known.caller.name == name)) {
@@ -102,15 +123,23 @@ impl Tokens {
         Ok(())
     }
 
+    /// Whose tokens these are.
+    pub fn callers(&self) -> impl Iterator<Item = &Caller> {
+        self.0.iter().map(|token| &token.caller)
+    }
+
     /// Finds who a presented token belongs to, in constant time for each configured token.
-    ///
-    /// What is compared are digests of equal length, all of them, whichever matches.
     pub fn authenticate(&self, presented: &[u8]) -> Option<Caller> {
-        let presented = digest(presented);
-        // One past the end: nobody. No two tokens have one digest, so at most one index is selected.
+        let presented = TokenDigest::of(presented);
+        self.find(|known| known.is(&presented))
+    }
+
+    /// Finds whose token's digest is the wanted one. All are asked, whichever it is; of several the last counts.
+    pub fn find(&self, wanted: impl Fn(&TokenDigest) -> Choice) -> Option<Caller> {
+        // Past the end: nobody.
         let mut index = u64::MAX;
         for (at, token) in (0u64..).zip(&self.0) {
-            index.conditional_assign(&at, token.digest.ct_eq(&presented));
+            index.conditional_assign(&at, wanted(&token.digest));
         }
         usize::try_from(index).ok().and_then(|index| self.0.get(index)).map(|token| token.caller.clone())
     }
@@ -132,10 +161,6 @@ fn check(name: Option<&str>, token: &str) -> Result<(), TokenFault> {
         return Err(TokenFault::Unprintable);
     }
     if token.len() < SECRET_LEN_MIN { Err(TokenFault::Short) } else { Ok(()) }
-}
-
-fn digest(token: &[u8]) -> [u8; 32] {
-    Sha256::digest(token).into()
 }
 
 #[cfg(test)]

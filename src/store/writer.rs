@@ -81,7 +81,14 @@ impl Writer {
         let (queue, waiting) = mpsc::channel(options.queue_uploads_max);
         let (end, ended) = watch::channel(false);
         let places_max = u32::try_from(options.queue_bytes_max / 1024).unwrap_or(u32::MAX).max(1);
-        let committer = Committer { store, observer, waiting, options: options.clone() };
+        let committer = Committer {
+            store,
+            observer,
+            waiting,
+            options: options.clone(),
+            storing: Trouble::default(),
+            tidying: Trouble::default(),
+        };
         thread::Builder::new().name("writer".to_owned()).spawn(move || {
             if catch_unwind(AssertUnwindSafe(|| committer.run())).is_err() {
                 // What a half-done writer would acknowledge nobody can tell: a supervisor restarts the process.
@@ -143,6 +150,9 @@ struct Committer {
     observer: Arc<dyn Observer>,
     waiting: mpsc::Receiver<Message>,
     options: WriterOptions,
+    /// Storing, and housekeeping behind it.
+    storing: Trouble,
+    tidying: Trouble,
 }
 
 impl Committer {
@@ -163,7 +173,7 @@ impl Committer {
     }
 
     /// Commits jobs in groups of bounded bytes.
-    fn commit(&self, jobs: Vec<Job>) {
+    fn commit(&mut self, jobs: Vec<Job>) {
         let mut group = Group::default();
         for job in jobs {
             if group.bytes > 0 && group.bytes + job.upload.body.len() > self.options.group_bytes_max {
@@ -179,20 +189,49 @@ impl Committer {
         }
     }
 
-    fn commit_group(&self, group: Group) {
+    fn commit_group(&mut self, group: Group) {
         let begun = Instant::now();
         let results = self.store.commit_uploads(&group.uploads);
         let took = begun.elapsed();
         drop(group.places);
-        let committed = results.iter().any(Result::is_ok);
+        let mut errors = results.iter().filter_map(|result| result.as_ref().err());
+        // A full quarantine is one device's affair, told in its metrics and its answer.
+        let trouble = errors.find(|error| error.kind() != StoreErrorKind::QuarantineFull);
+        self.storing.tell(
+            trouble,
+            "cannot store: uploads are answered 503 until this heals",
+            "storing again",
+        );
+        let committed = trouble.is_none();
         for (reply, result) in group.replies.into_iter().zip(results) {
             // A caller that left is no reason to do anything: its upload is stored.
             let _ = reply.send(result);
         }
         self.observer.group_done(group.uploads.len(), group.bytes, took, committed);
-        if let Err(error) = self.store.maintain() {
-            tracing::warn!(error = error.chain(), "housekeeping failed; it will be tried again");
+        let tidied = self.store.maintain();
+        self.tidying.tell(
+            tidied.as_ref().err(),
+            "housekeeping fails, and is tried again",
+            "housekeeping works again",
+        );
+    }
+}
+
+/// Logs when something begins to fail and when it works again, not each time: a full disk must not fill the
+/// log as well.
+#[derive(Debug, Default)]
+struct Trouble {
+    failing: bool,
+}
+
+impl Trouble {
+    fn tell(&mut self, failure: Option<&StoreError>, begins: &str, ends: &str) {
+        match failure {
+            Some(error) if !self.failing => tracing::error!(error = error.chain(), "{begins}"),
+            None if self.failing => tracing::info!("{ends}"),
+            _ => {}
         }
+        self.failing = failure.is_some();
     }
 }
 

@@ -1,4 +1,7 @@
 //! The integration tests: one binary, because every further one would link the whole program again.
 
+mod contract;
+mod http;
+mod process;
 mod store;
 mod support;

@@ -9,7 +9,6 @@ use crate::domain::ids::{BatchId, DeviceId, Key};
 use crate::domain::reason::NotApplied;
 use crate::domain::receipt::{Counts, Receipt, Status, Why};
 use crate::domain::record::Fix;
-use crate::domain::signature::KeyFingerprint;
 use crate::domain::time::Timestamp;
 
 /// A log entry of the ledger; its row is its place.
@@ -186,7 +185,7 @@ fn record(n: u64, content: u32) -> Record {
     Record {
         seq: seq(n),
         recorded_at: telling.then(|| at(i64::from(content))),
-        fix: (content % 3 > 0).then(|| Fix { lat: f64::from(content), lon: 1.0 }),
+        fix: (!content.is_multiple_of(3)).then(|| Fix { lat: f64::from(content), lon: 1.0 }),
         battery: Some(3.5),
         extra: None,
         raw: None,
@@ -206,14 +205,7 @@ fn batch(id: &str, epoch_id: Option<u64>, records: Vec<Record>) -> Batch {
 
 fn upload(content: Result<Batch, Unreadable>, second: i64) -> Upload {
     let body = Bytes::from(format!("{content:?}"));
-    Upload {
-        device_id: DeviceId::parse("t"),
-        key: KeyFingerprint([0; 4]),
-        received_at: at(second),
-        body_hash: body_hash(&body),
-        body,
-        content,
-    }
+    Upload::unverified(DeviceId::parse("t"), at(second), body, content)
 }
 
 /// Sends records 1:1, each batch under an id of its own.

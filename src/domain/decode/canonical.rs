@@ -35,7 +35,10 @@ pub(super) fn object(members: &mut [Member<'_>], mode: Mode) -> Result<Option<Bo
     if let Some(pair) = members.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         return Err(Fault::twice(&pair[0].0));
     }
-    let mut text = String::new();
+    // Exact where everything is sent in its canonical spelling already: one allocation, none grown or shrunk.
+    let present = members.iter().filter(|(_, raw)| *raw != "null");
+    let mut text =
+        String::with_capacity(present.map(|(key, raw)| key.len() + raw.len() + 4).sum::<usize>() + 1);
     for (key, raw) in members.iter().filter(|(_, raw)| *raw != "null") {
         text.push(if text.is_empty() { '{' } else { ',' });
         write_string(key, &mut text);
@@ -79,17 +82,31 @@ pub(super) fn write_string(text: &str, out: &mut String) {
 
 fn write_word(word: &str, out: &mut String) {
     let integer = word.bytes().all(|b| b.is_ascii_digit() || b == b'-');
-    let float = if integer { None } else { word.parse::<f64>().ok().filter(|x| x.is_finite()) };
+    if integer || is_short_decimal(word) {
+        out.push_str(if word == "-0" { "0" } else { word });
+        return;
+    }
     // Writing to a String cannot fail.
-    match float {
+    match word.parse::<f64>().ok().filter(|x| x.is_finite()) {
         Some(x) => match whole(x) {
             Some(n) => drop(write!(out, "{n}")),
             // Debug, unlike Display, turns to exponents where the digits would run long.
             None => drop(write!(out, "{x:?}")),
         },
-        None if word == "-0" => out.push('0'),
         None => out.push_str(word),
     }
+}
+
+/// Whether a number is already what writing its f64 would give, as measurements mostly are: any 15 digits
+/// come back from an f64, and numbers from 0.1 are written without an exponent.
+fn is_short_decimal(word: &str) -> bool {
+    let Some((before, after)) = word.strip_prefix('-').unwrap_or(word).split_once('.') else {
+        return false;
+    };
+    before.len() + after.len() <= 15
+        && (before != "0" || !after.starts_with('0'))
+        && !after.ends_with('0')
+        && after.bytes().all(|b| b.is_ascii_digit())
 }
 
 struct Writer<'a, 'o> {

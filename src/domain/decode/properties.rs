@@ -35,7 +35,7 @@ fn json() -> impl Strategy<Value = String> {
         any::<u64>().prop_map(|n| n.to_string()),
         (-200_i16..200).prop_map(|n| n.to_string()),
         any::<f64>().prop_filter("finite", |x| x.is_finite()).prop_map(|x| format!("{x:?}")),
-        "-?(0|[1-9][0-9]{0,25})(\\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?",
+        "-?(0|[1-9][0-9]{0,25})(\\.[0-9]{1,20})?([eE][+-]?([0-9]{1,3}|[0-9]{9,21}))?",
         "[0-9eE+.-]{0,6}".prop_map(|text| format!("\"{text}\"")),
         "20[0-9]{2}-[0-9]{2}-[0-3][0-9][T ][0-9]{2}:[0-9]{2}:[0-6][0-9](\\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})?"
             .prop_map(|text| format!("\"{text}\"")),
@@ -157,6 +157,13 @@ proptest! {
         let quote = if text { "\"" } else { "" };
         let batch = checked(body_of(&[format!(r#"{{"seq":{quote}{seq}{quote}}}"#)]).as_bytes()).expect("a batch");
         prop_assert_eq!(batch.records[0].seq.get(), seq);
+    }
+
+    #[test]
+    fn decimals_are_spelled_as_their_f64(text in "-?(0|[1-9][0-9]{0,9})\\.[0-9]{1,9}") {
+        let x: f64 = text.parse().expect("a number");
+        let expected = if x.fract() == 0.0 { format!("{}", x + 0.0) } else { format!("{x:?}") };
+        prop_assert_eq!(spelling(&text), Some(expected));
     }
 
     #[test]

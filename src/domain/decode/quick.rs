@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::canonical::{self, Member, Mode};
 use super::fault::Fault;
-use super::fields::{Field, Fields, Sent};
+use super::fields::{Field, Fields};
 use super::scalar::Scalar;
 use crate::domain::batch::{Batch, Limits};
 use crate::domain::ids::{BatchId, DeviceId, EpochId};
@@ -51,7 +51,9 @@ impl<'de> Visitor<'de> for BatchVisitor<'_> {
                 "batch_id" if batch_id.is_none() => {
                     batch_id = Some(BatchId::parse(&map.next_value_seed(TextSeed)?).ok_or_else(refuse)?);
                 }
-                "epoch_id" if epoch_id == Scalar::Absent => epoch_id = map.next_value_seed(ScalarSeed)?,
+                "epoch_id" if epoch_id == Scalar::Absent => {
+                    map.next_value_seed(ScalarSeed { into: &mut epoch_id })?;
+                }
                 "records" if records.is_none() => {
                     records = Some(map.next_value_seed(RecordsSeed { limits: self.limits })?);
                 }
@@ -133,8 +135,8 @@ impl<'de> Visitor<'de> for RecordSeed<'_, 'de> {
         while let Some(key) = map.next_key_seed(TextSeed)? {
             match Field::named(&key) {
                 Some(field) => {
-                    let sent = Sent { scalar: map.next_value_seed(ScalarSeed)?, raw: None };
-                    self.fields.set(field, sent).map_err(give_up)?;
+                    let sent = self.fields.place(field).map_err(give_up)?;
+                    map.next_value_seed(ScalarSeed { into: &mut sent.scalar })?;
                 }
                 None => self.fields.push_extra((key, map.next_value::<&RawValue>()?.get())),
             }
@@ -171,49 +173,58 @@ impl<'de> Visitor<'de> for TextSeed {
 }
 
 /// A value of a named field. Objects and arrays there are for the salvage pass.
-struct ScalarSeed;
+struct ScalarSeed<'s, 'de> {
+    into: &'s mut Scalar<'de>,
+}
 
-impl<'de> DeserializeSeed<'de> for ScalarSeed {
-    type Value = Scalar<'de>;
+impl<'de> DeserializeSeed<'de> for ScalarSeed<'_, 'de> {
+    type Value = ();
 
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Scalar<'de>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
         json.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for ScalarSeed {
-    type Value = Scalar<'de>;
+impl<'de> Visitor<'de> for ScalarSeed<'_, 'de> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a plain value")
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Scalar<'de>, E> {
-        Ok(Scalar::Null)
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        *self.into = Scalar::Null;
+        Ok(())
     }
 
-    fn visit_bool<E: Error>(self, _: bool) -> Result<Scalar<'de>, E> {
-        Ok(Scalar::Other)
+    fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
+        *self.into = Scalar::Other;
+        Ok(())
     }
 
-    fn visit_u64<E: Error>(self, n: u64) -> Result<Scalar<'de>, E> {
-        Ok(Scalar::Unsigned(n))
+    fn visit_u64<E: Error>(self, n: u64) -> Result<(), E> {
+        *self.into = Scalar::Unsigned(n);
+        Ok(())
     }
 
-    fn visit_i64<E: Error>(self, n: i64) -> Result<Scalar<'de>, E> {
-        Ok(Scalar::Signed(n))
+    fn visit_i64<E: Error>(self, n: i64) -> Result<(), E> {
+        *self.into = Scalar::Signed(n);
+        Ok(())
     }
 
-    fn visit_f64<E: Error>(self, x: f64) -> Result<Scalar<'de>, E> {
-        Ok(Scalar::Float(x))
+    fn visit_f64<E: Error>(self, x: f64) -> Result<(), E> {
+        *self.into = Scalar::Float(x);
+        Ok(())
     }
 
-    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Scalar<'de>, E> {
-        Ok(Scalar::Text(Cow::Borrowed(text)))
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<(), E> {
+        *self.into = Scalar::Text(Cow::Borrowed(text));
+        Ok(())
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Scalar<'de>, E> {
-        Ok(Scalar::Text(Cow::Owned(text.to_owned())))
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        *self.into = Scalar::Text(Cow::Owned(text.to_owned()));
+        Ok(())
     }
 }
 

@@ -253,7 +253,7 @@ fn read_record<'a>(
         let raw = cursor.value();
         match Field::named(&key) {
             Some(field) => {
-                fields.set(field, Sent { scalar: Scalar::from_json(raw)?, raw: Some(raw) })?;
+                *fields.place(field)? = Sent { scalar: Scalar::from_json(raw)?, raw: Some(raw) };
             }
             None => fields.push_extra((key, raw)),
         }

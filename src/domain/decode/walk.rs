@@ -134,35 +134,31 @@ impl<'a> Cursor<'a> {
 
 /// The text that a string literal spells; `None` where it holds a lone surrogate.
 pub(super) fn unescape(literal: &str) -> Option<Cow<'_, str>> {
-    let mut lone = false;
-    let text = unescape_with(literal, || lone = true);
-    (!lone).then_some(text)
+    unescape_with(literal, None)
 }
 
 /// The same with U+FFFD in place of each lone surrogate.
 pub(super) fn unescape_lossy(literal: &str) -> Cow<'_, str> {
-    unescape_with(literal, || {})
+    unescape_with(literal, Some(char::REPLACEMENT_CHARACTER)).unwrap_or_default()
 }
 
-fn unescape_with(literal: &str, mut on_lone: impl FnMut()) -> Cow<'_, str> {
-    let mut parts = literal.split_once('\\');
-    if parts.is_none() {
-        return Cow::Borrowed(literal);
-    }
+/// `None` at the first lone surrogate, unless something is to stand in for it.
+fn unescape_with(literal: &str, stand_in: Option<char>) -> Option<Cow<'_, str>> {
+    let Some(mut parts) = literal.split_once('\\') else {
+        return Some(Cow::Borrowed(literal));
+    };
     let mut text = String::with_capacity(literal.len());
-    let mut rest = literal;
-    while let Some((plain, escape)) = parts {
+    loop {
+        let (plain, escape) = parts;
         text.push_str(plain);
-        let (char, behind) = read_escape(escape);
-        text.push(char.unwrap_or_else(|| {
-            on_lone();
-            char::REPLACEMENT_CHARACTER
-        }));
-        rest = behind;
-        parts = rest.split_once('\\');
+        let (char, rest) = read_escape(escape);
+        text.push(char.or(stand_in)?);
+        let Some(next) = rest.split_once('\\') else {
+            text.push_str(rest);
+            return Some(Cow::Owned(text));
+        };
+        parts = next;
     }
-    text.push_str(rest);
-    Cow::Owned(text)
 }
 
 /// Reads what follows a backslash: the character (`None`: a lone surrogate) and the text behind it.

@@ -27,6 +27,7 @@ use crate::store::writer::WriterOptions;
 
 /// How the HTTP side behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one setting of its own, as the file names it")]
 pub struct HttpOptions {
     /// Most bytes of a body as sent.
     pub body_bytes_max: usize,
@@ -44,6 +45,8 @@ pub struct HttpOptions {
     pub minimal_answers: bool,
     /// Whether trackers may sign with the fleet key itself and leave `X-Device-Id` out.
     pub shared_fleet_key: bool,
+    /// Whether session cookies are for https alone.
+    pub session_secure: bool,
     /// How long SIGTERM waits for what is under way.
     pub drain: Duration,
 }
@@ -59,6 +62,7 @@ impl Default for HttpOptions {
             success_status_200: false,
             minimal_answers: false,
             shared_fleet_key: false,
+            session_secure: false,
             drain: Duration::from_secs(10),
         }
     }
@@ -239,6 +243,7 @@ fn read_http(reader: &mut Reader, default: &HttpOptions) -> HttpOptions {
         ),
         minimal_answers: reader.flag("minimal_answers", default.minimal_answers),
         shared_fleet_key: reader.flag("shared_fleet_key", default.shared_fleet_key),
+        session_secure: reader.flag("session_secure", default.session_secure),
         drain: reader.seconds("drain_s", 1..=3600, default.drain),
     }
 }

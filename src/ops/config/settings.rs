@@ -75,6 +75,11 @@ pub const SETTINGS: &[Setting] = &[
         "\"quarantine\"",
         "A known batch id with new content: quarantine it, or ingest its new records",
     ),
+    plain(
+        "session_secure",
+        "false",
+        "Browsers send session cookies over https alone; true behind a TLS proxy",
+    ),
     plain("guard_days", "7", "Days after which the guard of a new epoch falls by itself"),
     plain("body_bytes_max", "1048576", "Most bytes of a body as sent"),
     plain("decoded_bytes_max", "16777216", "Most bytes of a body after decompression"),

@@ -84,6 +84,7 @@ fn every_setting_is_read() {
         minimal_answers = true
         allow_zero_position = true
         reused_batch_id = "ingest"
+        session_secure = true
         guard_days = 1
         body_bytes_max = 2048
         decoded_bytes_max = 4096
@@ -119,6 +120,7 @@ fn every_setting_is_read() {
         success_status_200: true,
         minimal_answers: true,
         shared_fleet_key: true,
+        session_secure: true,
         drain: seconds(10),
     };
     assert_eq!(config.http, http);

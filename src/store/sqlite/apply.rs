@@ -7,7 +7,7 @@ use super::snapshot::NO_DEVICE;
 use super::values::count_to_sql;
 use crate::domain::batch::Batch;
 use crate::domain::decide::{EpochPlan, Plan, PlannedQuarantine};
-use crate::domain::ids::EpochId;
+use crate::domain::ids::{BatchId, EpochId};
 use crate::domain::span;
 use crate::domain::state::State;
 use crate::domain::upload::Upload;
@@ -251,7 +251,7 @@ pub(super) fn quarantine(
         entry.hash,
         body,
         record.map(|record| count_to_sql(record.index)),
-        upload.batch_id().map(|id| id.to_key()),
+        upload.batch_id().map(BatchId::to_key),
         entry.epoch_id,
         implicit,
         upload.received_at,

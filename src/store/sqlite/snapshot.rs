@@ -49,7 +49,7 @@ pub(super) fn load(conn: &Connection, upload: &Upload, policy: &Policy) -> Resul
     let mut snapshot = Snapshot { known_batch, ..Snapshot::unseen(epoch_id) };
     snapshot.device = device;
     // An identical body needs nothing more: it is a duplicate.
-    if !known_batch.is_some_and(|known| known.body_hash == upload.body_hash) {
+    if known_batch.is_none_or(|known| known.body_hash != upload.body_hash) {
         load_rest(conn, device_ref, upload, policy, &mut snapshot)?;
     }
     Ok(Loaded { device_ref: Some(device_ref), snapshot })

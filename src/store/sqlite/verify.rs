@@ -32,7 +32,7 @@ pub(super) fn verify(
         in_snapshot(conn, |tx| DeviceCheck { conn: tx, id: &id, report: &mut report }.run())?;
         report.out.devices += 1;
         progress(report.out.devices, total.unsigned_abs());
-        after = id.as_str().to_owned();
+        id.as_str().clone_into(&mut after);
     }
     in_snapshot(conn, |tx| check_rows(tx, &mut report))?;
     Ok(report.out)
@@ -107,7 +107,7 @@ impl DeviceCheck<'_> {
         self.strays(device_ref, &epochs)?;
         let Some(stored) = read::lookup_device(self.conn, self.id)? else { return Ok(()) };
         let current = epochs.iter().filter(|epoch| !epoch.voided).map(|epoch| epoch.epoch_id).max();
-        let report = &mut self.report;
+        let report = &mut *self.report;
         report.expect(&whose, "the state", &stored.state, &log.state);
         report.expect(&whose, "the current epoch", &stored.current_epoch_id, &current.unwrap_or_default());
         report.expect(&whose, "the number of held entries", &stored.held, &log.held);

@@ -52,8 +52,8 @@ proptest! {
                 let records: Vec<Value> = sent.records.iter().map(record).collect();
                 tracker.upload(&tracker.body(&sent.batch.to_string(), sent.epoch_id, &json!(records)), at(second))
             });
-            let uploads = uploads.collect();
-            for (sent, result) in group.iter().zip(bed.commit_group(uploads)) {
+            let uploads: Vec<_> = uploads.collect();
+            for (sent, result) in group.iter().zip(bed.commit_group(&uploads)) {
                 let receipt = result.expect("stored");
                 if receipt.status == Status::Processed {
                     let counts = receipt.counts.expect("a batch");

@@ -111,7 +111,7 @@ pub(super) fn a_group_sees_its_own_uploads_in_order(bed: &mut Bed) {
     let upload =
         |batch_id: &str, from, to| tracker.upload(&tracker.body(batch_id, None, &records(from, to)), at(0));
     let group = vec![upload("a", 1, 5), upload("a", 1, 5), upload("b", 4, 7), upload("c", 2, 3)];
-    let results = bed.commit_group(group);
+    let results = bed.commit_group(&group);
     let receipts: Vec<Receipt> = results.into_iter().map(|result| result.expect("stored")).collect();
     assert_eq!(receipts[1].status, Status::Duplicate);
     assert_eq!((counts(&receipts[2]).accepted, counts(&receipts[2]).repeated), (2, 2));

@@ -39,19 +39,14 @@ impl Bed {
         Arc::clone(self.open.get_or_insert_with(open))
     }
 
-    /// Closes it.
-    pub(crate) fn close(&mut self) {
-        self.open = None;
-    }
-
     /// Commits one upload.
     pub(crate) fn commit(&mut self, upload: Upload) -> Result<Receipt, StoreError> {
-        self.commit_group(vec![upload]).pop().expect("one result an upload")
+        self.commit_group(&[upload]).pop().expect("one result an upload")
     }
 
     /// Commits a group and checks the law and the books behind it.
-    pub(crate) fn commit_group(&mut self, group: Vec<Upload>) -> Vec<Result<Receipt, StoreError>> {
-        let results = self.store().commit_uploads(&group);
+    pub(crate) fn commit_group(&mut self, group: &[Upload]) -> Vec<Result<Receipt, StoreError>> {
+        let results = self.store().commit_uploads(group);
         assert_eq!(results.len(), group.len(), "one result an upload");
         self.verify();
         results

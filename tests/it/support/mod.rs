@@ -1,6 +1,9 @@
-//! What several tests need: a tracker that signs, a clock reading, a store in a temporary folder.
+//! What several tests need: a tracker that signs, a clock reading, a store in a temporary folder, the binary as a
+//! child process and a connection to it.
 
 pub(crate) mod bed;
+pub(crate) mod gateway;
+pub(crate) mod link;
 pub(crate) mod tracker;
 
 use tidegate::domain::ids::{DeviceId, EpochId, Key, Seq};

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Installs what building and testing need and a bare Debian lacks. Quiet where nothing is missing.
+set -euo pipefail
+
+missing=()
+need() { command -v "$1" >/dev/null 2>&1 || missing+=("$2"); }
+need cc gcc
+need curl curl
+need openssl openssl
+need mount mount
+need prlimit util-linux
+[ -e /usr/include/stdlib.h ] || missing+=(libc6-dev)
+
+if [ "${#missing[@]}" -gt 0 ]; then
+    echo "installing: ${missing[*]}" >&2
+    sudo=()
+    [ "$(id -u)" -eq 0 ] || sudo=(sudo)
+    "${sudo[@]}" apt-get update -qq
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
+fi
+
+command -v cargo >/dev/null 2>&1 || {
+    echo "cargo is not installed: get Rust $(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml) with rustup" >&2
+    exit 1
+}

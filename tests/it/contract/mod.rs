@@ -1,0 +1,4 @@
+//! The contract as others will send it.
+
+mod cases;
+mod mutations;

@@ -1,0 +1,11 @@
+//! The gateway over real sockets and a real disk.
+
+mod connections;
+pub(crate) mod harness;
+mod ingest;
+mod read;
+mod reload;
+mod session;
+mod shutdown;
+mod status;
+mod track;
