@@ -3,6 +3,7 @@
 pub mod app;
 pub mod cli;
 pub mod domain;
+pub mod fleet;
 pub mod http;
 pub mod ops;
 pub mod store;

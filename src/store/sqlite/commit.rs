@@ -1,4 +1,4 @@
-//! Group commit: many uploads, one transaction, a savepoint each, one sync to disk.
+//! Group commit: many uploads, one transaction, one sync to disk; a savepoint each where one of them fails.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -36,19 +36,30 @@ impl WriteConn {
         Ok(Self { conn, file, policy, counters })
     }
 
-    /// Commits a group. Where the group as a whole fails for a reason that no retry heals, each upload is tried
-    /// alone: the one that fails alone goes to quarantine, its neighbours go on.
+    /// Commits a group, at first without savepoints: they copy every page that an upload touches, and hardly ever
+    /// is one rolled back to. Where an upload fails half-way the group is done again, with them.
     pub(super) fn commit_group(&mut self, group: &[Upload]) -> Vec<Result<Receipt, StoreError>> {
-        match self.try_group(group) {
+        match self.try_group(group, Self::upload_unguarded) {
+            Ok(results) => results,
+            Err(error) if error.retryable() => group.iter().map(|_| Err(error.share())).collect(),
+            Err(_) => self.commit_guarded(group),
+        }
+    }
+
+    /// Commits a group with a savepoint an upload. Where the group as a whole fails for a reason that no retry
+    /// heals, each upload is tried alone: the one that fails alone goes to quarantine, its neighbours go on.
+    fn commit_guarded(&mut self, group: &[Upload]) -> Vec<Result<Receipt, StoreError>> {
+        match self.try_group(group, Self::upload) {
             Ok(results) => results,
             Err(error) if error.retryable() || error.kind() == StoreErrorKind::Inconsistent => {
                 group.iter().map(|_| Err(error.share())).collect()
             }
             Err(error) => match group {
                 [upload] => vec![self.quarantine_alone(upload, &error)],
-                _ => {
-                    group.iter().flat_map(|upload| self.commit_group(std::slice::from_ref(upload))).collect()
-                }
+                _ => group
+                    .iter()
+                    .flat_map(|upload| self.commit_guarded(std::slice::from_ref(upload)))
+                    .collect(),
             },
         }
     }
@@ -56,14 +67,20 @@ impl WriteConn {
     fn quarantine_alone(&mut self, upload: &Upload, error: &StoreError) -> Result<Receipt, StoreError> {
         tracing::error!(error = error.chain(), "an upload cannot be stored: it goes to quarantine");
         let failed = upload.clone().into_internal_error(error.chain());
-        self.try_group(std::slice::from_ref(&failed))?.pop().unwrap_or_else(|| Err(error.share()))
+        self.try_group(std::slice::from_ref(&failed), Self::upload)?
+            .pop()
+            .unwrap_or_else(|| Err(error.share()))
     }
 
-    /// One transaction. An error means that nothing of it was stored.
-    fn try_group(&mut self, group: &[Upload]) -> Result<Vec<Result<Receipt, StoreError>>, StoreError> {
+    /// One transaction, each upload by `store`. An error means that nothing of it was stored.
+    fn try_group(
+        &mut self,
+        group: &[Upload],
+        store: impl Fn(&mut Self, &Upload) -> Result<Result<Receipt, StoreError>, StoreError>,
+    ) -> Result<Vec<Result<Receipt, StoreError>>, StoreError> {
         let counters = self.counters;
         self.conn.execute_batch("BEGIN IMMEDIATE").map_err(at("beginning the transaction"))?;
-        let results = group.iter().map(|upload| self.upload(upload)).collect::<Result<Vec<_>, _>>();
+        let results = group.iter().map(|upload| store(self, upload)).collect::<Result<Vec<_>, _>>();
         let results = results.and_then(|results| self.commit().map(|()| results));
         if results.is_err() {
             self.counters = counters;
@@ -88,6 +105,16 @@ impl WriteConn {
             && let Err(error) = self.conn.execute_batch("ROLLBACK")
         {
             fail_stop(&error);
+        }
+    }
+
+    /// One upload without a savepoint: any error that may have come half-way ends the group.
+    fn upload_unguarded(&mut self, upload: &Upload) -> Result<Result<Receipt, StoreError>, StoreError> {
+        match self.ingest(upload) {
+            Ok(receipt) => Ok(Ok(receipt)),
+            // Decided before anything was written.
+            Err(error) if error.kind() == StoreErrorKind::QuarantineFull => Ok(Err(error)),
+            Err(error) => Err(error),
         }
     }
 

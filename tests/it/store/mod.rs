@@ -1,5 +1,6 @@
 //! One suite, every backend: stamped once a way to open a store.
 
+mod failing;
 mod histories;
 mod suite;
 mod verify;
