@@ -8,7 +8,9 @@ use super::columns;
 use super::error::at;
 use super::walk;
 use crate::domain::batch::Batch;
-use crate::domain::decide::{self, DeviceFacts, KnownBatch, Policy, Snapshot, StoredEntry};
+use crate::domain::decide::{
+    self, DeviceFacts, KnownBatch, Policy, Snapshot, Sought, StoredEntry, VERSIONS_MAX,
+};
 use crate::domain::epoch::EpochFacts;
 use crate::domain::ids::{EpochId, Seq};
 use crate::domain::reason::Reason;
@@ -72,11 +74,13 @@ fn load_rest(
         snapshot.old = load_old(conn, device_ref, epoch_id)?;
     }
     if decide::needs_same_key(batch, &snapshot.epoch) {
-        snapshot.same_key = load_entries(conn, device_ref, epoch_id, batch)?;
+        snapshot.same_key = load_entries(conn, device_ref, epoch_id, &Sought::of(batch))?;
     }
     if decide::needs_earlier(upload, snapshot, policy) {
         snapshot.earlier = load_earlier(conn, device_ref, epoch_id, batch)?;
     }
+    let surplus = decide::surplus_candidates(upload, snapshot, policy);
+    snapshot.quarantined.extend(known_quarantine(conn, device_ref, surplus)?);
     Ok(())
 }
 
@@ -174,31 +178,37 @@ fn load_old(conn: &Connection, device_ref: i64, epoch_id: EpochId) -> Result<Opt
         .map_err(at("reading the earlier epochs"))
 }
 
-/// Entries of one epoch that share a seq with the batch, in order of (seq, row). Those between are only looked
-/// at: what stands in memory is bounded by the versions of the keys that were sent.
+/// Entries of one epoch that share a seq with the batch, in order of (seq, row), at most [`VERSIONS_MAX`] a key.
+/// Those between are only looked at, and contents that the batch does not hold are not kept: what stands in
+/// memory is bounded by the number of keys that were sent, and by the batch itself.
 fn load_entries(
     conn: &Connection,
     device_ref: i64,
     epoch_id: EpochId,
-    batch: &Batch,
+    sought: &Sought<'_>,
 ) -> Result<Vec<StoredEntry>, StoreError> {
-    let mut seqs: Vec<Seq> = batch.records.iter().map(|record| record.seq).collect();
-    seqs.sort_unstable();
     let (mut locator, mut contents) = (walk::Locator::new(conn)?, walk::Contents::new(conn)?);
-    let mut entries = Vec::new();
-    for range in span::cut(seqs.iter().map(|seq| (*seq, None))) {
+    let mut entries: Vec<StoredEntry> = Vec::new();
+    for range in span::cut(sought.seqs().map(|seq| (seq, None))) {
         let window = walk::Window { first: range.seq_first, last: range.seq_last };
-        for entry in locator.window(device_ref, epoch_id, window)? {
-            if seqs.binary_search(&entry.seq).is_ok() {
-                let record = contents.of(entry.row)?;
-                entries.push(StoredEntry { row: entry.row, mark: entry.mark, record });
+        // How many versions of which seq were found.
+        let mut found = (window.first, 0);
+        let located = locator.window(device_ref, epoch_id, window, |entry| {
+            if entry.seq != found.0 {
+                found = (entry.seq, 0);
             }
+            found.1 += 1;
+            found.1 <= VERSIONS_MAX && sought.has(entry.seq)
+        })?;
+        for entry in located {
+            let record = Some(contents.of(entry.row)?).filter(|record| sought.holds(record)).map(Box::new);
+            entries.push(StoredEntry { row: entry.row, seq: entry.seq, mark: entry.mark, record });
         }
     }
     Ok(entries)
 }
 
-/// The same in the epochs before it.
+/// Those in the epochs before it that hold what a record of the batch does.
 fn load_earlier(
     conn: &Connection,
     device_ref: i64,
@@ -215,9 +225,10 @@ fn load_earlier(
             statement.query_map(bounds, |row| row.get(0))?.collect()
         })
         .map_err(at("reading the earlier epochs"))?;
-    let mut entries = Vec::new();
+    let (sought, mut entries) = (Sought::of(batch), Vec::new());
     for epoch_id in earlier {
-        entries.append(&mut load_entries(conn, device_ref, epoch_id, batch)?);
+        let stored = load_entries(conn, device_ref, epoch_id, &sought)?;
+        entries.extend(stored.into_iter().filter(|entry| entry.record.is_some()));
     }
     Ok(entries)
 }
