@@ -21,7 +21,7 @@ fn checked(body: &[u8]) -> Result<Batch, Unreadable> {
     if let Ok(batch) = &decoded {
         for record in &batch.records {
             let again = decode(body_of(&[to_json(record)]).as_bytes(), &limits).expect("a batch");
-            assert_eq!(again.records, [record.clone()], "{}", to_json(record));
+            assert_eq!(again.records, std::slice::from_ref(record), "{}", to_json(record));
         }
         let texts = batch.records.iter().flat_map(|r| [&r.extra, &r.raw]).flatten();
         assert!(texts.into_iter().all(|text| levels(text) <= DEPTH_MAX + 1));
