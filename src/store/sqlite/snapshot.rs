@@ -232,3 +232,36 @@ fn load_earlier(
     }
     Ok(entries)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::batch::Limits;
+    use crate::domain::decode::decode;
+
+    /// No decision logs so many; a database in which they stand all the same must not stop the writer.
+    #[test]
+    fn of_one_key_no_more_are_loaded_than_are_logged() {
+        let conn = Connection::open_in_memory().expect("a database");
+        conn.execute_batch(include_str!("../../../schema/sqlite/0001_telemetry.sql")).expect("a schema");
+        conn.execute_batch(
+            "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 1199)
+             INSERT INTO telemetry_log (row, seq, battery) SELECT i, 7 + i / 400, i FROM n;
+             INSERT INTO log_spans VALUES (1, 0, 7, 0, 9, 1200, NULL, 1, 0, x'00');",
+        )
+        .expect("rows");
+        let records = r#"{"seq":9,"battery":801},{"seq":7,"battery":3},{"seq":7,"battery":300},{"seq":5}"#;
+        let body = format!(r#"{{"device_id":"d","batch_id":"b","records":[{records}]}}"#);
+        let batch = decode(body.as_bytes(), &Limits::default()).expect("a batch");
+        let found = load_entries(&conn, 1, EpochId::ZERO, &Sought::of(&batch)).expect("read");
+        let rows: Vec<i64> = found.iter().map(|entry| entry.row).collect();
+        assert_eq!(
+            rows,
+            (0..256).chain(800..1056).collect::<Vec<_>>(),
+            "nothing of seq 8, the first of each"
+        );
+        let known: Vec<i64> =
+            found.iter().filter(|entry| entry.record.is_some()).map(|entry| entry.row).collect();
+        assert_eq!(known, [3, 801], "only what the batch holds is kept");
+    }
+}

@@ -100,6 +100,7 @@ fn a_full_quarantine_takes_no_surplus_either() {
     assert_eq!(ledger.entries.len(), 256, "the good record must not be acknowledged alone");
     let known = ingest(&mut ledger, &spelled("c", None, &versions(7, MAX + 1..MAX + 2), ""));
     assert_eq!(counts(&known).quarantined, 1, "it was there");
+    assert_eq!(known.reason, Some(Why::NotApplied(NotApplied::Quarantined)));
 }
 
 #[test]
