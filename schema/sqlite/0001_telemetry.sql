@@ -67,7 +67,7 @@ CREATE TABLE telemetry_log (
     lon         REAL,
     battery     REAL,                       -- volts
     extra       TEXT,                       -- every other field, JSON
-    raw         TEXT                        -- optional fields whose value was unusable, JSON
+    raw         TEXT                        -- fields whose value was unusable or nested too deep, JSON
 ) STRICT;
 
 -- Runs of rows of one upload, in seq order, seq_last - seq_first at most 1023: whatever overlaps [a, b] has
@@ -114,7 +114,7 @@ CREATE TABLE quarantine (
     reason        TEXT NOT NULL,
     detail        TEXT NOT NULL,
     body_hash     BLOB NOT NULL,
-    body          BLOB NOT NULL,            -- the body as sent, or the bytes of one record
+    body          BLOB NOT NULL,            -- the body as sent, or one record (too_many_conflicts: written out anew)
     record_index  INTEGER,                  -- place of the record in its batch; null: a whole body
     batch_id      BLOB,                     -- where one could be read
     epoch_id      INTEGER NOT NULL,         -- where it would have gone

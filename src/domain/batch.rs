@@ -17,7 +17,8 @@ pub struct Batch {
     pub records: Vec<Record>,
     /// Records that go to quarantine, in the order they stood in the body.
     pub unusable: Vec<UnusableRecord>,
-    /// Top-level fields the contract does not name, as a canonical JSON object; never `{}`.
+    /// Top-level fields the contract does not name, as a canonical JSON object; never `{}`. Where a value is
+    /// nested deeper than readers of JSON bear, a string that holds its text.
     pub extra: Option<Box<str>>,
 }
 

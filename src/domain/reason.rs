@@ -67,6 +67,8 @@ reasons! {
         PositionInvalid = "position_invalid",
         /// A record holds text that is not Unicode (a lone surrogate, bytes that are not UTF-8).
         TextInvalid = "text_invalid",
+        /// As many contents of a record's key are stored as are taken, and it has yet another one.
+        TooManyConflicts = "too_many_conflicts",
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Record {
     pub battery: Option<f64>,
     /// Every other field as one JSON object in canonical spelling (keys sorted, no blanks); never `{}`.
     pub extra: Option<Box<str>>,
-    /// Optional fields whose value was unusable, as they were sent: a canonical JSON object; never `{}`.
+    /// Fields whose value could not be taken over, as a canonical JSON object; never `{}`: unusable optional ones
+    /// as they were sent, and any other whose value is nested deeper than readers of JSON bear. Of the deep ones
+    /// the value is a JSON string that holds their canonical text.
     pub raw: Option<Box<str>>,
 }

@@ -51,7 +51,8 @@ pub(super) struct RecordView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     extra: Option<&'a RawValue>,
-    /// Optional fields whose value could not be used, as it was sent.
+    /// Fields whose value could not be taken over: unusable optional ones as they were sent, and others that are
+    /// nested too deep as a string that holds their JSON text.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     raw: Option<&'a RawValue>,

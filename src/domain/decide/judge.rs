@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::plan::PlannedEntry;
 use super::versions::{Content, Version, Versions};
-use super::{Policy, Snapshot, StoredEntry};
+use super::{Policy, Snapshot, StoredEntry, VERSIONS_MAX};
 use crate::domain::batch::Batch;
 use crate::domain::epoch::Guard;
 use crate::domain::ids::Seq;
@@ -20,7 +20,9 @@ pub(super) struct Judgement {
     pub(super) entries: Vec<PlannedEntry>,
     /// Rows of held entries that an explicit repeat lets count.
     pub(super) lifts: Vec<i64>,
-    /// Records by outcome, the unusable ones not among them.
+    /// Places of records that would be one version too many of their key.
+    pub(super) surplus: Vec<usize>,
+    /// Records by outcome, the unusable and surplus ones not among them.
     pub(super) counts: Counts,
     /// By how much the number of conflicting entries changes (lifting can make some).
     pub(super) conflicts_delta: i64,
@@ -35,7 +37,7 @@ pub(super) fn judge(upload: &Upload, batch: &Batch, snapshot: &Snapshot, policy:
         snapshot,
         explicit: batch.epoch_id.is_some(),
         gate: Gate::of(upload, batch, snapshot, policy),
-        earlier: snapshot.earlier.iter().map(|entry| Content(&entry.record)).collect(),
+        earlier: snapshot.earlier.iter().filter_map(|entry| entry.record.as_deref()).map(Content).collect(),
         out: Judgement { max_counting: snapshot.epoch.max_counting, ..Judgement::default() },
     };
     let mut stored = snapshot.same_key.as_slice();
@@ -59,8 +61,8 @@ fn seq_order(records: &[Record]) -> Vec<usize> {
 
 /// The stored entries of one seq, and those behind it; whatever lies before belongs to no record.
 fn split_at_seq(stored: &[StoredEntry], seq: Seq) -> (&[StoredEntry], &[StoredEntry]) {
-    let start = stored.partition_point(|entry| entry.record.seq < seq);
-    let end = stored.partition_point(|entry| entry.record.seq <= seq);
+    let start = stored.partition_point(|entry| entry.seq < seq);
+    let end = stored.partition_point(|entry| entry.seq <= seq);
     (&stored[start..end], &stored[end..])
 }
 
@@ -132,6 +134,8 @@ impl Judge<'_> {
                 }
             } else if self.repeats_earlier_epoch(record) {
                 self.out.counts.repeated += 1;
+            } else if versions.len() >= VERSIONS_MAX {
+                self.out.surplus.push(*place);
             } else {
                 let mark = self.gate.pass(record.seq);
                 self.enter(*place, mark, versions.counting() > 0);

@@ -3,6 +3,7 @@
 
 mod judge;
 mod plan;
+mod sought;
 #[cfg(test)]
 mod tests;
 mod versions;
@@ -10,14 +11,15 @@ mod versions;
 use std::collections::HashSet;
 
 use super::batch::Batch;
+use super::decode::to_json;
 use super::epoch::{EpochFacts, Guard};
 use super::ids::{EpochId, Seq};
 use super::reason::{Mark, Reason};
 use super::record::Record;
 use super::state::State;
 use super::upload::{BodyHash, Upload, body_hash};
-use judge::Judgement;
-pub use plan::{EpochPlan, NewBatch, Plan, PlannedEntry, PlannedQuarantine, StateMove};
+pub use plan::{EpochPlan, NewBatch, Plan, PlannedEntry, PlannedQuarantine, QuarantinedBytes, StateMove};
+pub use sought::Sought;
 
 /// Rules that configuration may choose.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +50,11 @@ impl Default for Policy {
 
 /// What a quarantine entry costs beside its bytes; without it a cap in bytes would not bound one-byte bodies.
 pub const QUARANTINE_ENTRY_BYTES: u64 = 256;
+
+/// Most versions (contents) of one key that are logged. A tracker whose counter is stuck sends every record under
+/// one seq; each is compared with all versions stored before, in the writer, where everybody else waits. Beyond
+/// this number they go to quarantine one by one, which has a cap of its own.
+pub const VERSIONS_MAX: usize = 256;
 
 /// What the store knows of a device that matters to a decision.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,8 +87,11 @@ pub struct KnownBatch {
 pub struct StoredEntry {
     /// Its row: its place in the order of arrival.
     pub row: i64,
-    /// What it holds.
-    pub record: Record,
+    /// Its number within the epoch.
+    pub seq: Seq,
+    /// What it holds; `None`: something else than every record of the upload ([`Sought::holds`]), so that what
+    /// stands in memory is bounded by the upload.
+    pub record: Option<Box<Record>>,
     /// Why it does not count, if it does not.
     pub mark: Option<Mark>,
 }
@@ -97,13 +107,13 @@ pub struct Snapshot {
     pub epoch: EpochFacts,
     /// Greatest counting seq of any epoch before it; loaded where [`needs_old`] says so.
     pub old: Option<Seq>,
-    /// Entries of the target epoch with a seq of the upload, in order of (seq, row); loaded where
-    /// [`needs_same_key`] says so.
+    /// Entries of the target epoch with a seq of the upload, in order of (seq, row), the first [`VERSIONS_MAX`]
+    /// of each; loaded where [`needs_same_key`] says so.
     pub same_key: Vec<StoredEntry>,
-    /// Entries of earlier epochs with a seq of the upload, in order of seq; loaded where [`needs_earlier`]
+    /// Entries of earlier epochs that hold what a record of the upload does; loaded where [`needs_earlier`]
     /// says so.
     pub earlier: Vec<StoredEntry>,
-    /// Which of [`quarantine_candidates`] the device has in quarantine already.
+    /// Which of [`quarantine_candidates`] and [`surplus_candidates`] the device has in quarantine already.
     pub quarantined: HashSet<(BodyHash, Reason)>,
 }
 
@@ -174,6 +184,35 @@ pub fn quarantine_candidates(upload: &Upload, known: Option<&KnownBatch>) -> Vec
     }
 }
 
+/// What more it may put there, by what is stored under its keys (all else of the snapshot must be loaded):
+/// records beyond [`VERSIONS_MAX`]. Empty, without looking at any content, where no key can have so many.
+pub fn surplus_candidates(upload: &Upload, snapshot: &Snapshot, policy: &Policy) -> Vec<(BodyHash, Reason)> {
+    let Ok(batch) = &upload.content else { return Vec::new() };
+    let stored = most_of_one_seq(snapshot.same_key.iter().map(|entry| entry.seq));
+    let sent = match batch.records.len() {
+        few if few.saturating_add(stored) <= VERSIONS_MAX => few,
+        many if !batch.records.is_sorted_by_key(|record| record.seq) => many,
+        _ => most_of_one_seq(batch.records.iter().map(|record| record.seq)),
+    };
+    if sent.saturating_add(stored) <= VERSIONS_MAX {
+        return Vec::new();
+    }
+    let surplus = judge::judge(upload, batch, snapshot, policy).surplus;
+    let hash = |place: &usize| body_hash(to_json(&batch.records[*place]).as_bytes());
+    surplus.iter().map(|place| (hash(place), Reason::TooManyConflicts)).collect()
+}
+
+/// The longest run of equal seqs.
+fn most_of_one_seq(seqs: impl Iterator<Item = Seq>) -> usize {
+    let (mut last, mut run, mut most) = (None, 0, 0);
+    for seq in seqs {
+        run = if last == Some(seq) { run + 1 } else { 1 };
+        last = Some(seq);
+        most = run.max(most);
+    }
+    most
+}
+
 /// Decides one upload.
 pub fn decide(upload: &Upload, snapshot: &Snapshot, policy: &Policy) -> Result<Plan, QuarantineFull> {
     let batch = match &upload.content {
@@ -183,36 +222,26 @@ pub fn decide(upload: &Upload, snapshot: &Snapshot, policy: &Policy) -> Result<P
         }
         Ok(batch) => batch,
     };
-    if let Some(known) = &snapshot.known_batch {
-        if known.body_hash == upload.body_hash {
+    let reused = match &snapshot.known_batch {
+        Some(known) if known.body_hash == upload.body_hash => return Ok(Plan::duplicate(snapshot)),
+        known => known.is_some(),
+    };
+    let judgement = judge::judge(upload, batch, snapshot, policy);
+    let quarantine = plan::single_records(batch, snapshot, &judgement);
+    if reused {
+        // A known batch in another spelling: every usable record is an exact repeat, and whatever goes to
+        // quarantine is there already. It may yet name the epoch of entries that were held for want of it.
+        let known = judgement.entries.is_empty() && quarantine.iter().all(|entry| entry.known);
+        if known && judgement.lifts.is_empty() {
             return Ok(Plan::duplicate(snapshot));
         }
-        let judgement = judge::judge(upload, batch, snapshot, policy);
-        if brings_nothing_new(batch, &judgement, snapshot) {
-            return Ok(Plan::duplicate(snapshot));
-        }
-        if policy.reused_batch_id == ReusedBatchId::Quarantine && !only_lifts(batch, &judgement, snapshot) {
+        if !known && policy.reused_batch_id == ReusedBatchId::Quarantine {
             let detail = "this batch id came before with other content";
             let plan = Plan::quarantined(upload, snapshot, Reason::InconsistentDuplicate, detail);
             return Plan { batch_id_reused: true, ..plan }.within_cap(snapshot, policy);
         }
-        let reused = policy.reused_batch_id == ReusedBatchId::Ingest;
-        let plan = Plan::processed(upload, batch, snapshot, policy, judgement);
-        return Plan { batch_id_reused: reused, ..plan }.within_cap(snapshot, policy);
     }
-    let judgement = judge::judge(upload, batch, snapshot, policy);
-    Plan::processed(upload, batch, snapshot, policy, judgement).within_cap(snapshot, policy)
-}
-
-/// A known batch in another spelling: every usable record is an exact repeat and every unusable one is in
-/// quarantine already.
-fn brings_nothing_new(batch: &Batch, judgement: &Judgement, snapshot: &Snapshot) -> bool {
-    judgement.lifts.is_empty() && only_lifts(batch, judgement, snapshot)
-}
-
-/// The same, but it names the epoch of entries that were held for want of it.
-fn only_lifts(batch: &Batch, judgement: &Judgement, snapshot: &Snapshot) -> bool {
-    let quarantined = |bytes: &[u8], reason| snapshot.quarantined.contains(&(body_hash(bytes), reason));
-    judgement.entries.is_empty()
-        && batch.unusable.iter().all(|record| quarantined(&record.bytes, record.reason))
+    let batch_id_reused = reused && policy.reused_batch_id == ReusedBatchId::Ingest;
+    let plan = Plan::processed(upload, batch, snapshot, policy, judgement, quarantine);
+    Plan { batch_id_reused, ..plan }.within_cap(snapshot, policy)
 }

@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 
 use super::judge::Judgement;
-use super::{Policy, QUARANTINE_ENTRY_BYTES, QuarantineFull, Snapshot};
-use crate::domain::batch::{Batch, UnusableRecord};
+use super::{Policy, QUARANTINE_ENTRY_BYTES, QuarantineFull, Snapshot, VERSIONS_MAX};
+use crate::domain::batch::Batch;
+use crate::domain::decode::to_json;
 use crate::domain::epoch::Guard;
 use crate::domain::ids::{EpochId, Key, Seq};
 use crate::domain::reason::{Mark, NotApplied, Reason};
@@ -67,14 +68,27 @@ pub struct PlannedQuarantine {
     pub detail: String,
     /// Hash of the bytes: an identical one of the same device and reason is counted, not stored again.
     pub hash: BodyHash,
-    /// Which of the batch's unusable records it is; `None`: the body is kept whole.
-    pub unusable: Option<usize>,
+    /// The bytes themselves.
+    pub bytes: QuarantinedBytes,
+    /// How many they are.
+    pub len: u64,
+    /// The record's place in the array of the batch, from 0; `None`: the body is kept whole.
+    pub index: Option<usize>,
     /// Whether it is there already.
     pub known: bool,
-    /// How many bytes.
-    pub bytes: u64,
     /// The epoch it would have gone to.
     pub epoch_id: EpochId,
+}
+
+/// What is kept of an upload, or of one record of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QuarantinedBytes {
+    /// The body as sent.
+    Body,
+    /// The bytes of the batch's unusable record at this place among them.
+    Unusable(usize),
+    /// A decoded record, whose own bytes are not known any more, written out again.
+    Written(Vec<u8>),
 }
 
 /// What one upload does. Nothing in it refers to a backend.
@@ -134,14 +148,14 @@ impl Plan {
 
     /// A body kept whole.
     pub(super) fn quarantined(upload: &Upload, snapshot: &Snapshot, reason: Reason, detail: &str) -> Self {
-        let bytes = u64::try_from(upload.body.len()).unwrap_or(u64::MAX);
         let entry = PlannedQuarantine {
             reason,
             detail: detail.to_owned(),
             hash: upload.body_hash,
-            unusable: None,
+            bytes: QuarantinedBytes::Body,
+            len: len(&upload.body),
+            index: None,
             known: snapshot.quarantined.contains(&(upload.body_hash, reason)),
-            bytes,
             epoch_id: snapshot.epoch.epoch_id,
         };
         let mut plan = Self::new(Status::Quarantined, None, snapshot.device.current_epoch);
@@ -157,13 +171,14 @@ impl Plan {
         snapshot: &Snapshot,
         policy: &Policy,
         judgement: Judgement,
+        quarantine: Vec<PlannedQuarantine>,
     ) -> Self {
-        let quarantined = u64::try_from(batch.unusable.len()).unwrap_or(u64::MAX);
+        let quarantined = u64::try_from(quarantine.len()).unwrap_or(u64::MAX);
         let counts = Counts { quarantined, ..judgement.counts };
         let mut plan = Self::new(Status::Processed, Some(counts), snapshot.device.current_epoch);
         plan.held_delta = held_delta(&judgement);
         plan.conflicts_delta = judgement.conflicts_delta;
-        plan.quarantine = unusable(batch, snapshot);
+        plan.quarantine = quarantine;
         plan.batch = Some(NewBatch { epoch_id: snapshot.epoch.epoch_id, entries: judgement.entries.len() });
         if !judgement.entries.is_empty() || !judgement.lifts.is_empty() {
             plan.epoch = Some(epoch_plan(upload, batch, snapshot, policy, &judgement));
@@ -187,7 +202,7 @@ impl Plan {
     /// Bytes that the quarantine grows by.
     pub fn quarantine_bytes(&self) -> u64 {
         let new = self.quarantine.iter().filter(|entry| !entry.known);
-        new.map(|entry| entry.bytes.saturating_add(QUARANTINE_ENTRY_BYTES)).sum()
+        new.map(|entry| entry.len.saturating_add(QUARANTINE_ENTRY_BYTES)).sum()
     }
 
     /// The receipt, given the state after the commit and whether it, or the position, moved.
@@ -231,24 +246,61 @@ fn held_delta(judgement: &Judgement) -> i64 {
     held - i64::try_from(judgement.lifts.len()).unwrap_or(i64::MAX)
 }
 
-/// Unusable records, each distinct one once: the same rubbish twice in a batch is one entry.
-fn unusable(batch: &Batch, snapshot: &Snapshot) -> Vec<PlannedQuarantine> {
+/// Records that go to quarantine alone, the unusable and the surplus ones. Each distinct one is new once: the same
+/// rubbish twice in a batch is one entry.
+pub(super) fn single_records(
+    batch: &Batch,
+    snapshot: &Snapshot,
+    judgement: &Judgement,
+) -> Vec<PlannedQuarantine> {
+    let unusable = batch.unusable.iter().enumerate().map(|(place, record)| PlannedQuarantine {
+        reason: record.reason,
+        detail: record.detail.clone(),
+        hash: body_hash(&record.bytes),
+        bytes: QuarantinedBytes::Unusable(place),
+        len: len(&record.bytes),
+        index: Some(record.index),
+        known: false,
+        epoch_id: snapshot.epoch.epoch_id,
+    });
+    let mut all: Vec<PlannedQuarantine> = unusable.collect();
+    if !judgement.surplus.is_empty() {
+        all.extend(surplus(batch, snapshot, judgement));
+    }
     let mut seen = HashSet::new();
-    let entry = |(place, record): (usize, &UnusableRecord)| {
-        let hash = body_hash(&record.bytes);
-        let known =
-            snapshot.quarantined.contains(&(hash, record.reason)) || !seen.insert((hash, record.reason));
+    for entry in &mut all {
+        let content = (entry.hash, entry.reason);
+        entry.known = snapshot.quarantined.contains(&content) || !seen.insert(content);
+    }
+    all
+}
+
+fn surplus(
+    batch: &Batch,
+    snapshot: &Snapshot,
+    judgement: &Judgement,
+) -> impl Iterator<Item = PlannedQuarantine> {
+    // How many usable records stand before each unusable one.
+    let unusable = batch.unusable.iter().enumerate();
+    let before: Vec<usize> = unusable.map(|(place, record)| record.index.saturating_sub(place)).collect();
+    judgement.surplus.iter().map(move |place| {
+        let record = &batch.records[*place];
+        let bytes = to_json(record).into_bytes();
         PlannedQuarantine {
-            reason: record.reason,
-            detail: record.detail.clone(),
-            hash,
-            unusable: Some(place),
-            known,
-            bytes: u64::try_from(record.bytes.len()).unwrap_or(u64::MAX),
+            reason: Reason::TooManyConflicts,
+            detail: format!("{VERSIONS_MAX} other contents of seq {} are stored already", record.seq),
+            hash: body_hash(&bytes),
+            len: len(&bytes),
+            bytes: QuarantinedBytes::Written(bytes),
+            index: Some(place + before.partition_point(|before| before <= place)),
+            known: false,
             epoch_id: snapshot.epoch.epoch_id,
         }
-    };
-    batch.unusable.iter().enumerate().map(entry).collect()
+    })
+}
+
+fn len(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
 fn epoch_plan(

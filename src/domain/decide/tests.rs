@@ -1,5 +1,7 @@
 //! The rules' edges, against a ledger that keeps everything in memory and knows no index, span or counter.
 
+mod surplus;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 
@@ -74,14 +76,18 @@ impl Ledger {
             let mut entries: Vec<StoredEntry> = (0_i64..)
                 .zip(&self.entries)
                 .filter(|(_, entry)| wanted(entry.epoch_id))
-                .map(|(row, entry)| StoredEntry { row, record: entry.record.clone(), mark: entry.mark })
+                .map(|(row, LedgerEntry { record, mark, .. })| {
+                    let (seq, record) = (record.seq, Some(Box::new(record.clone())));
+                    StoredEntry { row, seq, record, mark: *mark }
+                })
                 .collect();
-            entries.sort_by_key(|entry| (entry.record.seq, entry.row));
+            entries.sort_by_key(|entry| (entry.seq, entry.row));
             entries
         };
         let old =
             self.counting().iter().filter(|entry| entry.epoch_id < epoch_id).map(|e| e.record.seq).max();
-        let quarantined = self.quarantined.clone();
+        let candidates = quarantine_candidates(upload, known_batch.as_ref());
+        let quarantined = self.in_quarantine(candidates);
         let mut snapshot = Snapshot {
             device,
             known_batch,
@@ -101,7 +107,13 @@ impl Ledger {
         if needs_earlier(upload, &snapshot, &self.policy) {
             snapshot.earlier = stored(&|id| id < epoch_id);
         }
+        let surplus = surplus_candidates(upload, &snapshot, &self.policy);
+        snapshot.quarantined.extend(self.in_quarantine(surplus));
         snapshot
+    }
+
+    fn in_quarantine(&self, candidates: Vec<(BodyHash, Reason)>) -> HashSet<(BodyHash, Reason)> {
+        candidates.into_iter().filter(|candidate| self.quarantined.contains(candidate)).collect()
     }
 
     fn ingest(&mut self, upload: &Upload) -> Result<Receipt, QuarantineFull> {

@@ -1,6 +1,6 @@
 //! The versions of one key: what is stored under it, and what the batch adds.
 //!
-//! A batch may bring thousands of contents for one key, and the log may hold as many. Each is looked up by
+//! A batch may bring thousands of contents for one key, and the log may hold hundreds. Each is looked up by
 //! hash, so that judging takes time linear in them: it runs in the writer, where everybody else waits.
 
 use std::collections::HashMap;
@@ -34,7 +34,8 @@ impl Hash for Content<'_> {
 /// One stored or new version.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Version<'a> {
-    record: &'a Record,
+    /// `None`: something else than any record it is compared with.
+    record: Option<&'a Record>,
     /// Why it does not count, if it does not.
     pub(super) mark: Option<Mark>,
     /// Its row, if it is stored.
@@ -58,9 +59,14 @@ impl<'a> Versions<'a> {
         let mut versions =
             Self { all: Vec::with_capacity(stored.len()), counting: 0, places: many.then(HashMap::new) };
         for entry in stored {
-            versions.add(Version { record: &entry.record, mark: entry.mark, row: Some(entry.row) });
+            versions.add(Version { record: entry.record.as_deref(), mark: entry.mark, row: Some(entry.row) });
         }
         versions
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
     }
 
     /// How many carry no mark.
@@ -75,7 +81,7 @@ impl<'a> Versions<'a> {
 
     /// Adds a new version.
     pub(super) fn push(&mut self, record: &'a Record, mark: Option<Mark>) {
-        self.add(Version { record, mark, row: None });
+        self.add(Version { record: Some(record), mark, row: None });
     }
 
     /// Takes the mark of the version that a record repeats.
@@ -89,13 +95,13 @@ impl<'a> Versions<'a> {
     fn place(&self, record: &Record) -> Option<usize> {
         match &self.places {
             Some(places) => places.get(&Content(record)).copied(),
-            None => self.all.iter().position(|version| version.record == record),
+            None => self.all.iter().position(|version| version.record == Some(record)),
         }
     }
 
     fn add(&mut self, version: Version<'a>) {
-        if let Some(places) = &mut self.places {
-            places.entry(Content(version.record)).or_insert(self.all.len());
+        if let (Some(places), Some(record)) = (&mut self.places, version.record) {
+            places.entry(Content(record)).or_insert(self.all.len());
         }
         self.counting += usize::from(version.mark.is_none());
         self.all.push(version);
@@ -122,7 +128,7 @@ mod tests {
 
     fn stored(content: u32) -> StoredEntry {
         let mark = content.is_multiple_of(3).then_some(Mark::Held);
-        StoredEntry { row: i64::from(content), record: record(content), mark }
+        StoredEntry { row: i64::from(content), seq: Seq::ZERO, record: Some(Box::new(record(content))), mark }
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //!
 //! Keys sorted by their bytes, no blanks, strings with only the escapes JSON demands, floats without a
 //! fraction up to 2^53 as integers, −0 as 0. Integers keep all of their digits; a number too large for f64
-//! stays as sent. Below [`DEPTH_MAX`] levels nothing is sorted: recursion and re-ordering cost must end
-//! somewhere, and no measurement is that deep. The text is at most four times as long as the one read.
+//! stays as sent. A value of more than [`DEPTH_MAX`] levels is kept as a string that holds its text, and below
+//! them nothing is sorted: recursion, re-ordering cost and what other parsers can read end somewhere, and no
+//! measurement is that deep. The text is at most four times as long as the one read.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -13,11 +14,25 @@ use super::fault::Fault;
 use super::scalar::whole;
 use super::walk::{Cursor, unescape, unescape_lossy};
 
-/// Levels of nesting within which keys are sorted and checked.
-const DEPTH_MAX: usize = 128;
+/// Most levels of a value that is kept as a value, and within which keys are sorted and checked. In an answer a
+/// value stands four levels deep (page, records, record, extra): together less than 64, the least default limit
+/// of the usual JSON parsers (.NET 64, Ruby 100, `serde_json` 128, Python about 1000).
+pub(super) const DEPTH_MAX: usize = 56;
 
 /// A member of an object: its key, and the well-formed text of its value.
 pub(super) type Member<'a> = (Cow<'a, str>, &'a str);
+
+/// A member that is kept as other text than was sent: its key, and the canonical text of what stands for it.
+pub(super) type Kept<'a> = (Cow<'a, str>, String);
+
+/// How deep a value turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// At most [`DEPTH_MAX`] levels.
+    Bearable,
+    /// More.
+    Excessive,
+}
 
 /// What to do where a value has no one meaning (a lone surrogate, a nested key twice).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +44,13 @@ pub(super) enum Mode {
 }
 
 /// Writes members as one object, without those that are null (null and absent are the same). `None` where
-/// nothing is left. A key twice among the members themselves is a fault in either mode. Sorts `members`.
-pub(super) fn object(members: &mut [Member<'_>], mode: Mode) -> Result<Option<Box<str>>, Fault> {
+/// nothing is left. A key twice among the members themselves is a fault in either mode. Sorts `members`. Where a
+/// value is too deep, a string that holds its text stands for it: in `deep`, or else in the object itself.
+pub(super) fn object<'a>(
+    members: &mut [Member<'a>],
+    mut deep: Option<&mut Vec<Kept<'a>>>,
+    mode: Mode,
+) -> Result<Option<Box<str>>, Fault> {
     members.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     if let Some(pair) = members.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         return Err(Fault::twice(&pair[0].0));
@@ -40,21 +60,69 @@ pub(super) fn object(members: &mut [Member<'_>], mode: Mode) -> Result<Option<Bo
     let mut text =
         String::with_capacity(present.map(|(key, raw)| key.len() + raw.len() + 4).sum::<usize>() + 1);
     for (key, raw) in members.iter().filter(|(_, raw)| *raw != "null") {
-        text.push(if text.is_empty() { '{' } else { ',' });
-        write_string(key, &mut text);
-        text.push(':');
-        write_value(raw, &mut text, mode)?;
+        let before = text.len();
+        begin_member(key, &mut text);
+        let value = text.len();
+        if write_value(raw, &mut text, mode)? == Depth::Excessive {
+            let held = string(&text[value..]);
+            if let Some(deep) = &mut deep {
+                deep.push((key.clone(), held));
+                text.truncate(before);
+            } else {
+                text.truncate(value);
+                text.push_str(&held);
+            }
+        }
     }
+    Ok(end_object(text))
+}
+
+/// Writes members that were kept otherwise than sent, no two of one key, as one object; `None`: there are none.
+pub(super) fn kept_object(mut kept: Vec<Kept<'_>>) -> Option<Box<str>> {
+    kept.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    let mut text = String::with_capacity(kept.iter().map(|(key, value)| key.len() + value.len() + 4).sum());
+    for (key, value) in &kept {
+        begin_member(key, &mut text);
+        text.push_str(value);
+    }
+    end_object(text)
+}
+
+fn begin_member(key: &str, text: &mut String) {
+    text.push(if text.is_empty() { '{' } else { ',' });
+    write_string(key, text);
+    text.push(':');
+}
+
+fn end_object(mut text: String) -> Option<Box<str>> {
     if text.is_empty() {
-        return Ok(None);
+        return None;
     }
     text.push('}');
-    Ok(Some(text.into()))
+    Some(text.into())
+}
+
+/// The canonical spelling of one well-formed value; where it is too deep, a string that holds that.
+pub(super) fn kept(raw: &str) -> Result<String, Fault> {
+    let mut text = String::new();
+    Ok(match write_value(raw, &mut text, Mode::Strict)? {
+        Depth::Bearable => text,
+        Depth::Excessive => string(&text),
+    })
 }
 
 /// Appends the canonical spelling of one well-formed value.
-pub(super) fn write_value(raw: &str, out: &mut String, mode: Mode) -> Result<(), Fault> {
-    Writer { cursor: Cursor::new(raw, 0), out, mode }.value(0)
+pub(super) fn write_value(raw: &str, out: &mut String, mode: Mode) -> Result<Depth, Fault> {
+    let mut writer = Writer { cursor: Cursor::new(raw, 0), out, mode, depth: Depth::Bearable };
+    writer.value(0)?;
+    Ok(writer.depth)
+}
+
+/// Text as a JSON string.
+pub(super) fn string(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    write_string(text, &mut out);
+    out
 }
 
 /// Appends a string with its quotes.
@@ -113,6 +181,7 @@ struct Writer<'a, 'o> {
     cursor: Cursor<'a>,
     out: &'o mut String,
     mode: Mode,
+    depth: Depth,
 }
 
 /// A member written to the output: its key, and where its text (key and value) stands.
@@ -204,6 +273,7 @@ impl<'a> Writer<'a, '_> {
 
     /// Writes a container below the levels that are sorted: canonical but for the order of its keys.
     fn deep(&mut self) -> Result<(), Fault> {
+        self.depth = Depth::Excessive;
         let mut depth = 0_usize;
         loop {
             self.cursor.skip_blanks();
@@ -281,9 +351,9 @@ mod tests {
     #[test]
     fn nulls_fall_away_at_the_top_only() {
         let mut members: Vec<Member<'_>> = vec![("b".into(), "null"), ("a".into(), r#"{"x":null}"#)];
-        assert_eq!(object(&mut members, Mode::Strict), Ok(Some(r#"{"a":{"x":null}}"#.into())));
-        assert_eq!(object(&mut [("b".into(), "null")], Mode::Strict), Ok(None));
-        let twice = object(&mut [("b".into(), "null"), ("b".into(), "1")], Mode::Lenient);
+        assert_eq!(object(&mut members, None, Mode::Strict), Ok(Some(r#"{"a":{"x":null}}"#.into())));
+        assert_eq!(object(&mut [("b".into(), "null")], None, Mode::Strict), Ok(None));
+        let twice = object(&mut [("b".into(), "null"), ("b".into(), "1")], None, Mode::Lenient);
         assert_eq!(twice.map_err(|fault| fault.reason), Err(Reason::DuplicateKey));
     }
 
@@ -296,5 +366,30 @@ mod tests {
         assert!(text.starts_with(r#"[{"a":[{"a":"#) && text.ends_with(r#","b":1}]"#));
         assert!(text.contains(r#"[{"b":1,"a":[{"b":1,"a":"#), "not sorted that deep");
         assert_eq!(canonical(&text), text);
+    }
+    #[test]
+    fn what_is_too_deep_becomes_a_string() {
+        let nested = |levels: usize| format!("{}{}", "[ ".repeat(levels), "]".repeat(levels));
+        let compact = |levels: usize| nested(levels).replace(' ', "");
+        for (levels, depth) in [(DEPTH_MAX, Depth::Bearable), (DEPTH_MAX + 1, Depth::Excessive)] {
+            assert_eq!(write_value(&nested(levels), &mut String::new(), Mode::Strict), Ok(depth), "{levels}");
+        }
+        let (most, more) = (nested(DEPTH_MAX), format!(r#"{{"k":{}}}"#, nested(DEPTH_MAX)));
+        let mut members: Vec<Member<'_>> = vec![("c".into(), "1"), ("b".into(), &more), ("a".into(), &most)];
+        let mut deep = Vec::new();
+        let shallow = format!(r#"{{"a":{},"c":1}}"#, compact(DEPTH_MAX));
+        assert_eq!(object(&mut members, Some(&mut deep), Mode::Strict), Ok(Some(shallow.into())));
+        let text = format!(r#""{{\"k\":{}}}""#, compact(DEPTH_MAX));
+        assert_eq!(deep, [("b".into(), text.clone())]);
+        assert_eq!(kept(&more), Ok(text.clone()));
+        deep.push(("a".into(), "1".to_owned()));
+        assert_eq!(kept_object(deep), Some(format!(r#"{{"a":1,"b":{text}}}"#).into()));
+        let alone = [("b".into(), more.as_str())];
+        assert_eq!(object(&mut alone.clone(), Some(&mut vec![]), Mode::Strict), Ok(None));
+        assert_eq!(
+            object(&mut alone.clone(), None, Mode::Strict),
+            Ok(Some(format!(r#"{{"b":{text}}}"#).into()))
+        );
+        assert_eq!(kept_object(vec![]), None);
     }
 }

@@ -1,8 +1,9 @@
 //! The rules for the fields of one record, shared by both passes.
 
+use std::borrow::Cow;
 use std::mem;
 
-use super::canonical::{self, Member, Mode};
+use super::canonical::{self, Kept, Member, Mode};
 use super::fault::{Fault, quoted};
 use super::scalar::Scalar;
 use super::when;
@@ -99,21 +100,24 @@ impl<'a> Fields<'a> {
 
     /// Applies the rules to what was taken.
     pub(super) fn finish(&mut self, limits: &Limits) -> Result<Record, Fault> {
-        let extra =
-            if self.extra.is_empty() { None } else { canonical::object(&mut self.extra, Mode::Strict)? };
+        // Values of other fields that are nested too deep for most readers, and unusable optional ones.
+        let mut kept = Vec::new();
+        let extra = if self.extra.is_empty() {
+            None
+        } else {
+            canonical::object(&mut self.extra, Some(&mut kept), Mode::Strict)?
+        };
         let seq = read_seq(&self.seq)?;
         let fix = read_fix(&self.lat, &self.lon, limits)?;
         let when = when::read(&self.recorded_at.scalar);
         let battery = self.battery.scalar.to_number();
-        let mut raw = None;
-        // In the order of the keys, as canonical JSON has them.
         if battery.is_none() && !self.battery.scalar.is_nothing() {
-            keep(&mut raw, Field::Battery, &self.battery)?;
+            kept.push(keep(Field::Battery, &self.battery)?);
         }
         if !when.whole {
-            keep(&mut raw, Field::RecordedAt, &self.recorded_at)?;
+            kept.push(keep(Field::RecordedAt, &self.recorded_at)?);
         }
-        let raw = raw.map(|text| (text + "}").into_boxed_str());
+        let raw = canonical::kept_object(kept);
         Ok(Record { seq, recorded_at: when.time, fix, battery, extra, raw })
     }
 }
@@ -158,17 +162,13 @@ fn refuse(reason: Reason, field: Field, sent: &Sent<'_>, why: &str) -> Fault {
     Fault::new(reason, detail)
 }
 
-/// Adds an optional field's unusable value to the object `raw`, which still lacks its closing brace.
-fn keep(raw: &mut Option<String>, field: Field, sent: &Sent<'_>) -> Result<(), Fault> {
-    let out = raw.get_or_insert_default();
-    out.push(if out.is_empty() { '{' } else { ',' });
-    canonical::write_string(field.name(), out);
-    out.push(':');
-    match (&sent.scalar, sent.raw) {
-        (Scalar::Text(text), _) => canonical::write_string(text, out),
-        (_, Some(text)) => canonical::write_value(text, out, Mode::Strict)?,
+/// An optional field's unusable value, as it goes under `raw`.
+fn keep<'a>(field: Field, sent: &Sent<'_>) -> Result<Kept<'a>, Fault> {
+    let text = match (&sent.scalar, sent.raw) {
+        (Scalar::Text(text), _) => canonical::string(text),
+        (_, Some(text)) => canonical::kept(text)?,
         // Only the quick pass gets here; its faults are never shown.
         (_, None) => return Err(Fault::new(Reason::InternalError, "the sent text is needed")),
-    }
-    Ok(())
+    };
+    Ok((Cow::Borrowed(field.name()), text))
 }

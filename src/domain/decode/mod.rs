@@ -15,6 +15,7 @@ mod scalar;
 mod scout;
 mod walk;
 mod when;
+mod written;
 
 #[cfg(test)]
 mod cases;
@@ -25,6 +26,7 @@ mod tests;
 
 use super::batch::{Batch, Limits, Unreadable};
 use super::reason::Reason;
+pub use written::to_json;
 
 /// UTF-8's byte-order mark.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

@@ -70,7 +70,7 @@ impl<'de> Visitor<'de> for BatchVisitor<'_> {
             },
             records: records.ok_or_else(refuse)?,
             unusable: Vec::new(),
-            extra: canonical::object(&mut extra, Mode::Strict).map_err(|_| refuse())?,
+            extra: canonical::object(&mut extra, None, Mode::Strict).map_err(|_| refuse())?,
         })
     }
 }

@@ -163,7 +163,7 @@ impl<'a> Top<'a> {
     fn into_extra(mut self) -> Result<Option<Box<str>>, Fault> {
         self.twice.map_or(Ok(()), Err)?;
         // Lenient: nobody needs these to read the batch.
-        canonical::object(&mut self.extra, Mode::Lenient)
+        canonical::object(&mut self.extra, None, Mode::Lenient)
     }
 }
 

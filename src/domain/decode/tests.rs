@@ -1,5 +1,6 @@
 //! The rules of section 1 of the contract, edge by edge.
 
+use super::canonical::DEPTH_MAX;
 use super::{bare, decode, quick};
 use crate::domain::batch::{Batch, Limits, Unreadable};
 use crate::domain::ids::{BatchId, DeviceId, EpochId};
@@ -259,6 +260,25 @@ fn everything_else_is_extra() {
 }
 
 #[test]
+fn what_is_nested_too_deep_is_kept_as_a_string() {
+    let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+    let (most, more) = (nested(DEPTH_MAX), nested(DEPTH_MAX + 1));
+    let members = format!(r#""b":{more},"a":{most},"battery":{more},"recorded_at":"soon","z":" {more}""#);
+    let record = record(&members);
+    assert_eq!(record.extra, Some(format!(r#"{{"a":{most},"z":" {more}"}}"#).into()));
+    let raw = format!(r#"{{"b":"{more}","battery":"{more}","recorded_at":"soon"}}"#);
+    assert_eq!(record.raw, Some(raw.into()));
+    for more in [more.clone(), format!(r#"["\ud800",{more}]"#)] {
+        let body = format!(r#"{{"device_id":"d","batch_id":"b","records":[],"b":{more},"a":{most}}}"#);
+        let held = more.replace('"', "\\\"").replace("\\ud800", "\u{fffd}");
+        assert_eq!(
+            read(body).expect("a batch").extra,
+            Some(format!(r#"{{"a":{most},"b":"{held}"}}"#).into())
+        );
+    }
+}
+
+#[test]
 fn unknown_fields_of_the_batch_never_cost_it() {
     let body =
         r#"{"device_id":"d","batch_id":"b","records":[],"m":{"b":1,"a":1,"b":2},"t":"\ud800","n":null}"#;
@@ -291,7 +311,7 @@ fn hostile_shapes_are_answered() {
     assert_eq!(fault(&format!(r#"{{"seq":{closed}}}"#)), Reason::SeqInvalid);
     assert_eq!(fault(&closed), Reason::RecordInvalid);
     let nested = format!("{}1{}", r#"{"b":1,"a":"#.repeat(80_000), "}".repeat(80_000));
-    assert!(record(&format!(r#""x":{nested}"#)).extra.is_some());
+    assert!(record(&format!(r#""x":{nested}"#)).raw.is_some());
     let damaged = b"{\"device_id\":\"d\",\"x\":\"".iter().copied().chain(b"a\xff\\\xff".repeat(1 << 18));
     assert_eq!(read(damaged.collect::<Vec<_>>()).expect_err("unreadable").reason, Reason::InvalidJson);
     let many = vec![r#"{"seq":1,"x":"\ud800"}"#; 10_000].join(",");

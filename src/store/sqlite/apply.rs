@@ -6,7 +6,7 @@ use super::error::{at, inconsistent};
 use super::snapshot::NO_DEVICE;
 use super::values::count_to_sql;
 use crate::domain::batch::Batch;
-use crate::domain::decide::{EpochPlan, Plan, PlannedQuarantine};
+use crate::domain::decide::{EpochPlan, Plan, PlannedQuarantine, QuarantinedBytes};
 use crate::domain::ids::{BatchId, EpochId};
 use crate::domain::span;
 use crate::domain::state::State;
@@ -242,8 +242,14 @@ pub(super) fn quarantine(
                ON CONFLICT (device_ref, body_hash, reason) DO UPDATE SET count = count + 1, \
                last_seen_at = max(last_seen_at, excluded.last_seen_at)";
     let batch = upload.content.as_ref().ok();
-    let record = entry.unusable.and_then(|place| batch?.unusable.get(place));
-    let body = record.map_or(upload.body.as_ref(), |record| record.bytes.as_slice());
+    let body = match &entry.bytes {
+        QuarantinedBytes::Body => upload.body.as_ref(),
+        QuarantinedBytes::Written(bytes) => bytes.as_slice(),
+        QuarantinedBytes::Unusable(place) => {
+            let record = batch.and_then(|batch| batch.unusable.get(*place));
+            record.ok_or_else(|| inconsistent("a plan that keeps a record of no batch"))?.bytes.as_slice()
+        }
+    };
     let implicit = batch.is_none_or(|batch| batch.epoch_id.is_none());
     let values = params![
         device_ref,
@@ -251,7 +257,7 @@ pub(super) fn quarantine(
         entry.detail,
         entry.hash,
         body,
-        record.map(|record| count_to_sql(record.index)),
+        entry.index.map(count_to_sql),
         upload.batch_id().map(BatchId::to_key),
         entry.epoch_id,
         implicit,

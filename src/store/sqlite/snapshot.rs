@@ -8,7 +8,9 @@ use super::columns;
 use super::error::at;
 use super::walk;
 use crate::domain::batch::Batch;
-use crate::domain::decide::{self, DeviceFacts, KnownBatch, Policy, Snapshot, StoredEntry};
+use crate::domain::decide::{
+    self, DeviceFacts, KnownBatch, Policy, Snapshot, Sought, StoredEntry, VERSIONS_MAX,
+};
 use crate::domain::epoch::EpochFacts;
 use crate::domain::ids::{EpochId, Seq};
 use crate::domain::reason::Reason;
@@ -72,11 +74,13 @@ fn load_rest(
         snapshot.old = load_old(conn, device_ref, epoch_id)?;
     }
     if decide::needs_same_key(batch, &snapshot.epoch) {
-        snapshot.same_key = load_entries(conn, device_ref, epoch_id, batch)?;
+        snapshot.same_key = load_entries(conn, device_ref, epoch_id, &Sought::of(batch))?;
     }
     if decide::needs_earlier(upload, snapshot, policy) {
         snapshot.earlier = load_earlier(conn, device_ref, epoch_id, batch)?;
     }
+    let surplus = decide::surplus_candidates(upload, snapshot, policy);
+    snapshot.quarantined.extend(known_quarantine(conn, device_ref, surplus)?);
     Ok(())
 }
 
@@ -174,31 +178,37 @@ fn load_old(conn: &Connection, device_ref: i64, epoch_id: EpochId) -> Result<Opt
         .map_err(at("reading the earlier epochs"))
 }
 
-/// Entries of one epoch that share a seq with the batch, in order of (seq, row). Those between are only looked
-/// at: what stands in memory is bounded by the versions of the keys that were sent.
+/// Entries of one epoch that share a seq with the batch, in order of (seq, row), at most [`VERSIONS_MAX`] a key.
+/// Those between are only looked at, and contents that the batch does not hold are not kept: what stands in
+/// memory is bounded by the number of keys that were sent, and by the batch itself.
 fn load_entries(
     conn: &Connection,
     device_ref: i64,
     epoch_id: EpochId,
-    batch: &Batch,
+    sought: &Sought<'_>,
 ) -> Result<Vec<StoredEntry>, StoreError> {
-    let mut seqs: Vec<Seq> = batch.records.iter().map(|record| record.seq).collect();
-    seqs.sort_unstable();
     let (mut locator, mut contents) = (walk::Locator::new(conn)?, walk::Contents::new(conn)?);
-    let mut entries = Vec::new();
-    for range in span::cut(seqs.iter().map(|seq| (*seq, None))) {
+    let mut entries: Vec<StoredEntry> = Vec::new();
+    for range in span::cut(sought.seqs().map(|seq| (seq, None))) {
         let window = walk::Window { first: range.seq_first, last: range.seq_last };
-        for entry in locator.window(device_ref, epoch_id, window)? {
-            if seqs.binary_search(&entry.seq).is_ok() {
-                let record = contents.of(entry.row)?;
-                entries.push(StoredEntry { row: entry.row, mark: entry.mark, record });
+        // How many versions of which seq were found.
+        let mut found = (window.first, 0);
+        let located = locator.window(device_ref, epoch_id, window, |entry| {
+            if entry.seq != found.0 {
+                found = (entry.seq, 0);
             }
+            found.1 += 1;
+            found.1 <= VERSIONS_MAX && sought.has(entry.seq)
+        })?;
+        for entry in located {
+            let record = Some(contents.of(entry.row)?).filter(|record| sought.holds(record)).map(Box::new);
+            entries.push(StoredEntry { row: entry.row, seq: entry.seq, mark: entry.mark, record });
         }
     }
     Ok(entries)
 }
 
-/// The same in the epochs before it.
+/// Those in the epochs before it that hold what a record of the batch does.
 fn load_earlier(
     conn: &Connection,
     device_ref: i64,
@@ -215,9 +225,43 @@ fn load_earlier(
             statement.query_map(bounds, |row| row.get(0))?.collect()
         })
         .map_err(at("reading the earlier epochs"))?;
-    let mut entries = Vec::new();
+    let (sought, mut entries) = (Sought::of(batch), Vec::new());
     for epoch_id in earlier {
-        entries.append(&mut load_entries(conn, device_ref, epoch_id, batch)?);
+        let stored = load_entries(conn, device_ref, epoch_id, &sought)?;
+        entries.extend(stored.into_iter().filter(|entry| entry.record.is_some()));
     }
     Ok(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::batch::Limits;
+    use crate::domain::decode::decode;
+
+    /// No decision logs so many; a database in which they stand all the same must not stop the writer.
+    #[test]
+    fn of_one_key_no_more_are_loaded_than_are_logged() {
+        let conn = Connection::open_in_memory().expect("a database");
+        conn.execute_batch(include_str!("../../../schema/sqlite/0001_telemetry.sql")).expect("a schema");
+        conn.execute_batch(
+            "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 1199)
+             INSERT INTO telemetry_log (row, seq, battery) SELECT i, 7 + i / 400, i FROM n;
+             INSERT INTO log_spans VALUES (1, 0, 7, 0, 9, 1200, NULL, 1, 0, x'00');",
+        )
+        .expect("rows");
+        let records = r#"{"seq":9,"battery":801},{"seq":7,"battery":3},{"seq":7,"battery":300},{"seq":5}"#;
+        let body = format!(r#"{{"device_id":"d","batch_id":"b","records":[{records}]}}"#);
+        let batch = decode(body.as_bytes(), &Limits::default()).expect("a batch");
+        let found = load_entries(&conn, 1, EpochId::ZERO, &Sought::of(&batch)).expect("read");
+        let rows: Vec<i64> = found.iter().map(|entry| entry.row).collect();
+        assert_eq!(
+            rows,
+            (0..256).chain(800..1056).collect::<Vec<_>>(),
+            "nothing of seq 8, the first of each"
+        );
+        let known: Vec<i64> =
+            found.iter().filter(|entry| entry.record.is_some()).map(|entry| entry.row).collect();
+        assert_eq!(known, [3, 801], "only what the batch holds is kept");
+    }
 }

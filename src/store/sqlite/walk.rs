@@ -75,18 +75,23 @@ impl<'c> Locator<'c> {
         conn.prepare_cached(sql).map(Self).map_err(at("looking through the log"))
     }
 
-    /// All entries of a window, marked or not, in order of (seq, row).
+    /// Entries of a window, marked or not, in order of (seq, row), that pass `wanted`, which sees them in this
+    /// order: what it refuses takes no memory.
     pub(super) fn window(
         &mut self,
         device_ref: i64,
         epoch_id: EpochId,
         window: Window,
+        mut wanted: impl FnMut(&Located) -> bool,
     ) -> Result<Vec<Located>, StoreError> {
         let read = |row: &rusqlite::Row<'_>| {
             Ok(Located { seq: row.get(0)?, row: row.get(1)?, mark: row.get(2)?, received_at: row.get(3)? })
         };
         let bounds = params![device_ref, epoch_id, window.first, window.last, SPAN_WIDTH_MAX.cast_signed()];
-        let found = self.0.query_map(bounds, read).and_then(Iterator::collect);
+        let found = self
+            .0
+            .query_map(bounds, read)
+            .and_then(|found| found.filter(|entry| entry.as_ref().map_or(true, &mut wanted)).collect());
         found.map_err(at("looking through the log"))
     }
 }
@@ -115,20 +120,22 @@ pub(super) fn counting_entries(
     window: Window,
 ) -> Result<impl Iterator<Item = Result<Counting, StoreError>>, StoreError> {
     let mut contents = Contents::new(conn)?;
-    let mut unmarked = Locator::new(conn)?.window(device_ref, epoch_id, window)?;
-    unmarked.retain(|entry| entry.mark.is_none());
-    let mut unmarked = unmarked.into_iter().peekable();
-    Ok(std::iter::from_fn(move || {
-        let first = unmarked.next()?;
-        let mut conflicts = 0;
-        while unmarked.next_if(|entry| entry.seq == first.seq).is_some() {
-            conflicts += 1;
+    // One entry and one number a key, however many contents of it there are.
+    let (mut last, mut conflicts) = (None, Vec::new());
+    let firsts = Locator::new(conn)?.window(device_ref, epoch_id, window, |entry| {
+        if entry.mark.is_some() {
+            return false;
         }
-        Some(contents.of(first.row).map(|record| Counting {
-            record,
-            received_at: first.received_at,
-            conflicts,
-        }))
+        let first = last.replace(entry.seq) != Some(entry.seq);
+        match conflicts.last_mut() {
+            Some(conflicts) if !first => *conflicts += 1,
+            _ => conflicts.push(0),
+        }
+        first
+    })?;
+    Ok(firsts.into_iter().zip(conflicts).map(move |(first, conflicts)| {
+        let record = contents.of(first.row)?;
+        Ok(Counting { record, received_at: first.received_at, conflicts })
     }))
 }
 

@@ -61,6 +61,33 @@ fn ranges_choose_by_key_and_time() {
 }
 
 #[test]
+fn a_page_is_readable_however_deep_its_values_were_sent() {
+    let gateway = Gateway::start();
+    for (seq, levels) in [(1, 56), (2, 57), (3, 5_000)] {
+        let value = "[".repeat(levels) + &"]".repeat(levels);
+        let record = format!(r#"{{"seq":{seq},"a":1,"x":{value},"battery":{value},"\u0079":{value}}}"#);
+        let body =
+            |id: &str| format!(r#"{{"device_id":"a","batch_id":"{id}","z":{value},"records":[{record}]}}"#);
+        assert_eq!(gateway.upload("a", &body(&format!("{seq}"))).json()["accepted"], 1);
+        let again = gateway.upload("a", &body(&format!("{seq} again"))).json();
+        assert_eq!((&again["accepted"], &again["repeated"]), (&0.into(), &1.into()), "the same text");
+        // A parser with serde_json's default limits reads it; the page as a whole is less than 64 levels deep.
+        let answer = gateway.get(&format!("/v1/devices/a/track?from_seq={seq}"));
+        let page = answer.json();
+        let found = &page["records"][0];
+        assert_eq!(found["extra"]["a"], 1);
+        let text = serde_json::Value::from(value.as_str());
+        if levels > 56 {
+            assert_eq!(found["raw"], serde_json::json!({"battery": text, "x": text, "y": text}));
+        } else {
+            assert_eq!(found["extra"]["x"].to_string(), value);
+            assert_eq!(found["raw"]["battery"].to_string(), value);
+        }
+    }
+    gateway.stop();
+}
+
+#[test]
 fn pages_meet_without_gap_or_overlap() {
     let gateway = Gateway::start();
     let seqs: Vec<u64> = (0..2500).collect();

@@ -28,6 +28,7 @@ stamp! {
     the_state_never_moves_backwards,
     the_position_has_a_key_of_its_own,
     a_conflict_stands_beside_the_first,
+    a_stuck_counter_fills_its_key_and_then_the_quarantine,
     overlapping_batches_store_each_record_once,
     a_reused_batch_id_is_kept_as_evidence,
     a_reused_batch_id_may_be_let_in,

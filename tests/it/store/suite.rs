@@ -165,6 +165,33 @@ pub(super) fn a_conflict_stands_beside_the_first(bed: &mut Bed) {
     assert_eq!(state_of(bed, "t").conflicts, 2);
 }
 
+pub(super) fn a_stuck_counter_fills_its_key_and_then_the_quarantine(bed: &mut Bed) {
+    let tracker = Tracker::new("t");
+    let send = |bed: &mut Bed, batch_id: &str, contents: std::ops::Range<u32>| {
+        let stuck = contents.map(|n| json!({"seq": 7, "lat": 1, "lon": 2, "n": n, "battery": "n/a"}));
+        let sent: Vec<_> = stuck.chain([json!({"seq": 7}), record(8), json!({"seq": "x"})]).collect();
+        let receipt = bed.commit(tracker.upload(&tracker.body(batch_id, None, &json!(sent)), at(0)));
+        let receipt = receipt.expect("stored");
+        (receipt.status, receipt.counts.expect("a batch"))
+    };
+    let counts = |accepted, repeated, conflicts, quarantined| {
+        (Status::Processed, Counts { accepted, repeated, conflicts, held: 0, quarantined })
+    };
+    assert_eq!(send(bed, "a", 0..200), counts(2, 0, 200, 1));
+    assert_eq!(send(bed, "b", 100..300), counts(0, 102, 55, 46));
+    assert_eq!(state_of(bed, "t").quarantined, 46);
+    assert_eq!(send(bed, "c", 0..300), counts(0, 257, 0, 46), "what is in quarantine is only counted");
+    assert_eq!(send(bed, "c", 1..300).0, Status::Duplicate);
+    assert_eq!(state_of(bed, "t").quarantined, 46);
+    assert_eq!(send(bed, "d", 300..301), counts(0, 2, 0, 2));
+    let entries = track(bed, "t", &everything(10));
+    assert_eq!(entries.iter().map(|entry| entry.conflicts).collect::<Vec<_>>(), [255, 0]);
+    let extra = |entry: &Entry| entry.record.extra.clone();
+    assert_eq!(entries.first().and_then(extra).as_deref(), Some(r#"{"n":0}"#), "the first one counts");
+    let stored = state_of(bed, "t");
+    assert_eq!((stored.conflicts, stored.quarantined), (255, 47));
+}
+
 pub(super) fn overlapping_batches_store_each_record_once(bed: &mut Bed) {
     let mut accepted = 0;
     for (batch_id, from, to) in [("a", 100, 1500), ("b", 1, 120), ("c", 1400, 3000), ("d", 50, 2999)] {
