@@ -49,10 +49,10 @@ CREATE TABLE epochs (
 CREATE TABLE processed_batches (
     device_ref  INTEGER NOT NULL,
     batch_id    BLOB NOT NULL,              -- 16 bytes: a UUID; else NUL and the text (NUL behind if that makes 16)
-    body_hash   BLOB NOT NULL,              -- first 16 bytes of SHA-256 of the body as sent
+    body_hash   BLOB NOT NULL,              -- mutable: first 16 bytes of SHA-256 of the latest body as sent
     received_at INTEGER NOT NULL,
-    epoch_id    INTEGER NOT NULL,           -- where its records went
-    entries     INTEGER NOT NULL,           -- how many entries it brought
+    epoch_id    INTEGER NOT NULL,           -- mutable: where the records of that body went
+    entries     INTEGER NOT NULL,           -- mutable: how many entries it brought
     extra       TEXT,                       -- top-level fields the contract does not name, JSON
     PRIMARY KEY (device_ref, batch_id)
 ) STRICT, WITHOUT ROWID;

@@ -4,7 +4,10 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// Microseconds since 1970-01-01T00:00:00Z, without leap seconds. Covers the years −9999 … 9999.
+/// 0000-01-01T00:00:00Z in microseconds: RFC 3339 has four digits for the year, and no sign.
+const YEAR_0: i64 = -62_167_219_200_000_000;
+
+/// Microseconds since 1970-01-01T00:00:00Z, without leap seconds. Covers the years 0 … 9999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
@@ -12,12 +15,13 @@ impl Timestamp {
     /// 1970-01-01T00:00:00Z.
     pub const EPOCH: Self = Self(0);
 
-    /// Microseconds since 1970; `None` outside the years that RFC 3339 and jiff can write (−9999 … 9999).
+    /// Microseconds since 1970; `None` outside the years that RFC 3339 can write (0 … 9999) and jiff knows.
     pub fn from_micros(micros: i64) -> Option<Self> {
-        jiff::Timestamp::from_microsecond(micros).ok().map(|_| Self(micros))
+        let writable = micros >= YEAR_0 && jiff::Timestamp::from_microsecond(micros).is_ok();
+        writable.then_some(Self(micros))
     }
 
-    /// Whole seconds since 1970; `None` outside the years −9999 … 9999.
+    /// Whole seconds since 1970; `None` outside the years 0 … 9999.
     pub fn from_seconds(seconds: i64) -> Option<Self> {
         Self::from_micros(seconds.checked_mul(1_000_000)?)
     }
@@ -65,6 +69,8 @@ mod tests {
         ] {
             assert_eq!(Timestamp::from_micros(micros).expect("in range").to_string(), text);
         }
+        assert_eq!(Timestamp::from_micros(YEAR_0).expect("in range").to_string(), "0000-01-01T00:00:00Z");
+        assert_eq!(Timestamp::from_micros(YEAR_0 - 1), None, "no year before 0 in RFC 3339");
         assert_eq!(Timestamp::from_seconds(i64::MAX), None);
     }
 }

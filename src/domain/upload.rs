@@ -104,6 +104,23 @@ impl Upload {
         Self { device_id, key, received_at, body_hash: body_hash(&body), body, content, proof: Proof }
     }
 
+    /// About how many bytes of memory it takes, body and content together. Ten thousand records of a few bytes
+    /// each take fifty times what was sent: whoever bounds waiting uploads must count these bytes.
+    pub fn weight(&self) -> usize {
+        let len = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
+        let content = self.content.as_ref().map_or(0, |batch| {
+            let records: usize =
+                batch.records.iter().map(|record| len(&record.extra) + len(&record.raw)).sum();
+            let unusable: usize = batch.unusable.iter().map(|one| one.detail.len() + one.bytes.len()).sum();
+            records
+                + unusable
+                + size_of_val(batch.records.as_slice())
+                + size_of_val(batch.unusable.as_slice())
+                + len(&batch.extra)
+        });
+        self.body.len() + content
+    }
+
     /// The batch id, where one could be read.
     pub fn batch_id(&self) -> Option<&BatchId> {
         match &self.content {
@@ -131,4 +148,36 @@ fn mismatch(content: &Result<Batch, Unreadable>, signer: &DeviceId) -> Unreadabl
         .as_ref()
         .map_or_else(String::new, |named| format!("the body names device {named}, signed has {signer}"));
     Unreadable { reason: Reason::DeviceMismatch, detail, device_id: named, batch_id }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::batch::UnusableRecord;
+    use crate::domain::record::Record;
+    use crate::domain::signature::{FleetKey, read_signatures, sign, verify};
+
+    fn weight(body: &str) -> usize {
+        let (key, device) = (FleetKey::new(&[7; 32]), DeviceId::parse("d").expect("an id"));
+        let signature = sign(&key.derive(&device), body.as_bytes());
+        let offered = read_signatures([signature.as_bytes()]);
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        let body = verify(&[key], Some(&device), false, &offered, body).expect("the signature holds");
+        Upload::read(body, Timestamp::EPOCH, &Limits::default()).weight()
+    }
+
+    #[test]
+    fn many_small_records_weigh_what_they_take_in_memory() {
+        let body = |records: &str| format!(r#"{{"device_id":"d","batch_id":"b","records":[{records}]}}"#);
+        let none = weight(&body(""));
+        assert_eq!(none, body("").len());
+        let usable = vec![r#"{"seq":1}"#; 1000].join(",");
+        assert!(weight(&body(&usable)) - none >= 1000 * size_of::<Record>() + usable.len());
+        let unusable = vec!["{}"; 1000].join(",");
+        assert!(weight(&body(&unusable)) - none >= 1000 * (size_of::<UnusableRecord>() + 2) + unusable.len());
+        let text = "x".repeat(5000);
+        let large = weight(&body(&format!(r#"{{"seq":1,"note":"{text}"}}"#)));
+        assert!(large - none > 2 * text.len(), "the body and the record each hold it");
+        assert_eq!(weight("{rubbish"), 8);
+    }
 }

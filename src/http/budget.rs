@@ -1,4 +1,4 @@
-//! Two counts that every upload is part of: bytes of bodies in memory, and uploads between body and receipt.
+//! Two counts that every upload is part of: bytes in memory, and uploads between body and receipt.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// Bytes that bodies hold in memory, bounded for all of them together.
+/// Bytes that uploads hold in memory, bounded for all of them together.
 #[derive(Debug)]
 pub(super) struct Budget {
     used: AtomicUsize,
@@ -29,7 +29,8 @@ impl Budget {
     }
 }
 
-/// The bytes of one body; given back when dropped.
+/// The bytes of one upload: of its body while that is read, then what the body decodes to as well. Given back
+/// when dropped.
 #[derive(Debug)]
 pub(super) struct Held {
     budget: Arc<Budget>,
@@ -46,6 +47,12 @@ impl Held {
         }
         self.bytes += bytes;
         true
+    }
+
+    /// Takes what is lacking to `bytes` in all; `false`, and nothing taken, where that would pass the bound.
+    /// What passes it alone takes all there is: it goes through by itself instead of never.
+    pub(super) fn raise_to(&mut self, bytes: usize) -> bool {
+        self.take(bytes.min(self.budget.max).saturating_sub(self.bytes))
     }
 }
 
@@ -115,6 +122,21 @@ mod tests {
         assert!(!other.take(usize::MAX), "no overflow");
         drop(other);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn an_account_is_raised_to_what_the_upload_weighs() {
+        let budget = Budget::new(10);
+        let mut one = budget.open();
+        assert!(one.take(2) && one.raise_to(6) && one.raise_to(3));
+        assert_eq!(budget.used(), 6);
+        let mut other = budget.open();
+        assert!(!other.raise_to(5));
+        assert!(!other.raise_to(100), "not while somebody else holds a part");
+        assert_eq!(budget.used(), 6);
+        drop(one);
+        assert!(other.raise_to(100), "alone it may have all");
+        assert_eq!(budget.used(), 10);
     }
 
     #[tokio::test]

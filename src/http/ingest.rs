@@ -195,7 +195,7 @@ async fn finish(
     claim: Claim,
     body: Bytes,
     received_at: Timestamp,
-    counted: (Held, UnderwayGuard),
+    (mut held, underway): (Held, UnderwayGuard),
 ) -> Result<Receipt, Problem> {
     let device_id = claim.device_id.clone();
     let upload = if body.len() < LARGE {
@@ -209,8 +209,11 @@ async fn finish(
         let detail = "No signature in X-Signature is the HMAC-SHA256 of the body under this device's key.";
         return Err(Problem::new(Code::SignatureMismatch, detail).challenge(SCHEME));
     };
+    if !held.raise_to(upload.weight()) {
+        return Err(Problem::unavailable());
+    }
     let receipt = gateway.writer.submit(upload).await;
-    drop(counted);
+    drop((held, underway));
     let receipt = receipt.map_err(|error| Problem::from_store(&error))?;
     tracing::debug!(device_id = device, status = receipt.status.code(), reason = ?receipt.reason, "upload taken");
     Ok(receipt)

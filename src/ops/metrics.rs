@@ -104,7 +104,7 @@ impl Metrics {
                 &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0],
             ),
             queue_uploads: gauge(r, "queue_uploads", "Uploads that wait for the writer."),
-            inflight_bytes: gauge(r, "inflight_bytes", "Body bytes of unfinished and waiting uploads."),
+            inflight_bytes: gauge(r, "inflight_bytes", "Bytes in memory of unfinished and waiting uploads."),
             connections: gauge(r, "connections", "Open connections."),
             http_requests: counters(r, "http_requests_total", "Answers sent.", &["route", "status"]),
             registry,

@@ -143,7 +143,7 @@ pub struct TrackPage {
     /// At most as many as asked for.
     pub entries: Vec<Entry>,
     /// Where the next page starts; `None` at the end of the range. A page may be short, even empty, and
-    /// still have a next one, where a time range passed over much.
+    /// still have a next one, where a time range passed over much or the records are large.
     pub next: Option<Key>,
 }
 

@@ -18,13 +18,13 @@ use crate::domain::upload::Upload;
 pub struct WriterOptions {
     /// Most uploads waiting.
     pub queue_uploads_max: usize,
-    /// Most bytes of waiting bodies.
+    /// Most bytes of waiting uploads, as they stand in memory.
     pub queue_bytes_max: usize,
     /// How long an upload waits for a place in the queue.
     pub patience: Duration,
     /// Most uploads of one transaction.
     pub group_uploads_max: usize,
-    /// Most body bytes of one transaction.
+    /// Most bytes of one transaction's uploads, as they stand in memory.
     pub group_bytes_max: usize,
 }
 
@@ -42,7 +42,7 @@ impl Default for WriterOptions {
 
 /// Told what the writer does, for metrics.
 pub trait Observer: Send + Sync + Debug {
-    /// A group was committed, or failed: uploads in it, body bytes, time from begin to synced commit.
+    /// A group was committed, or failed: uploads in it, their bytes, time from begin to synced commit.
     fn group_done(&self, uploads: usize, bytes: usize, took: Duration, committed: bool);
 }
 
@@ -50,7 +50,7 @@ pub trait Observer: Send + Sync + Debug {
 #[derive(Clone, Debug)]
 pub struct Writer {
     queue: mpsc::Sender<Message>,
-    /// One permit a KiB of waiting bodies.
+    /// One permit a KiB of waiting uploads.
     places: Arc<Semaphore>,
     places_max: u32,
     patience: Duration,
@@ -120,7 +120,7 @@ impl Writer {
         upload: Upload,
         reply: oneshot::Sender<Result<Receipt, StoreError>>,
     ) -> Result<(), StoreError> {
-        let kib = u32::try_from(upload.body.len() / 1024 + 1).unwrap_or(u32::MAX).min(self.places_max);
+        let kib = u32::try_from(upload.weight() / 1024 + 1).unwrap_or(u32::MAX).min(self.places_max);
         let place = Arc::clone(&self.places).acquire_many_owned(kib).await.map_err(|_| closed())?;
         let job = Box::new(Job { upload, reply, place });
         self.queue.send(Message::Upload(job)).await.map_err(|_| closed())
@@ -176,10 +176,11 @@ impl Committer {
     fn commit(&mut self, jobs: Vec<Job>) {
         let mut group = Group::default();
         for job in jobs {
-            if group.bytes > 0 && group.bytes + job.upload.body.len() > self.options.group_bytes_max {
+            let bytes = job.upload.weight();
+            if group.bytes > 0 && group.bytes + bytes > self.options.group_bytes_max {
                 self.commit_group(std::mem::take(&mut group));
             }
-            group.bytes += job.upload.body.len();
+            group.bytes += bytes;
             group.uploads.push(job.upload);
             group.replies.push(job.reply);
             group.places.push(job.place);

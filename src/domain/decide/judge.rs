@@ -1,8 +1,9 @@
 //! Judging the records of a batch one by one, in seq order, each seeing what its predecessors made.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use super::plan::PlannedEntry;
+use super::versions::{Content, Version, Versions};
 use super::{Policy, Snapshot, StoredEntry};
 use crate::domain::batch::Batch;
 use crate::domain::epoch::Guard;
@@ -27,13 +28,6 @@ pub(super) struct Judgement {
     pub(super) max_counting: Option<Seq>,
 }
 
-/// One stored or new version of a key.
-struct Version<'a> {
-    record: &'a Record,
-    mark: Option<Mark>,
-    row: Option<i64>,
-}
-
 /// Judges the records of a batch against the snapshot's target epoch.
 pub(super) fn judge(upload: &Upload, batch: &Batch, snapshot: &Snapshot, policy: &Policy) -> Judgement {
     let order = seq_order(&batch.records);
@@ -41,7 +35,7 @@ pub(super) fn judge(upload: &Upload, batch: &Batch, snapshot: &Snapshot, policy:
         snapshot,
         explicit: batch.epoch_id.is_some(),
         gate: Gate::of(upload, batch, snapshot, policy),
-        earlier: by_seq(&snapshot.earlier),
+        earlier: snapshot.earlier.iter().map(|entry| Content(&entry.record)).collect(),
         out: Judgement { max_counting: snapshot.epoch.max_counting, ..Judgement::default() },
     };
     let mut stored = snapshot.same_key.as_slice();
@@ -68,14 +62,6 @@ fn split_at_seq(stored: &[StoredEntry], seq: Seq) -> (&[StoredEntry], &[StoredEn
     let start = stored.partition_point(|entry| entry.record.seq < seq);
     let end = stored.partition_point(|entry| entry.record.seq <= seq);
     (&stored[start..end], &stored[end..])
-}
-
-fn by_seq(entries: &[StoredEntry]) -> HashMap<Seq, Vec<&Record>> {
-    let mut map: HashMap<Seq, Vec<&Record>> = HashMap::new();
-    for entry in entries {
-        map.entry(entry.record.seq).or_default().push(&entry.record);
-    }
-    map
 }
 
 /// Which new records of this epoch count.
@@ -124,7 +110,7 @@ struct Judge<'a> {
     snapshot: &'a Snapshot,
     explicit: bool,
     gate: Gate,
-    earlier: HashMap<Seq, Vec<&'a Record>>,
+    earlier: HashSet<Content<'a>>,
     out: Judgement,
 }
 
@@ -134,25 +120,25 @@ impl Judge<'_> {
         if let ([place], []) = (group, stored) {
             return self.new_key(*place, &records[*place]);
         }
-        let mut versions: Vec<Version<'_>> = stored
-            .iter()
-            .map(|entry| Version { record: &entry.record, mark: entry.mark, row: Some(entry.row) })
-            .collect();
-        let before = counting(&versions);
+        let mut versions = Versions::of(stored, group.len());
+        let before = versions.counting();
         for place in group {
             let record = &records[*place];
-            if let Some(version) = versions.iter_mut().find(|version| version.record == record) {
+            if let Some(version) = versions.find(record) {
                 self.out.counts.repeated += 1;
-                self.lift(version);
+                if let Some(row) = self.liftable(version) {
+                    versions.lift(record);
+                    self.out.lifts.push(row);
+                }
             } else if self.repeats_earlier_epoch(record) {
                 self.out.counts.repeated += 1;
             } else {
                 let mark = self.gate.pass(record.seq);
-                self.enter(*place, mark, counting(&versions) > 0);
-                versions.push(Version { record, mark, row: None });
+                self.enter(*place, mark, versions.counting() > 0);
+                versions.push(record, mark);
             }
         }
-        let after = counting(&versions);
+        let after = versions.counting();
         self.out.conflicts_delta += extra(after) - extra(before);
         if after > 0 {
             self.out.max_counting = self.out.max_counting.max(Some(records[group[0]].seq));
@@ -184,27 +170,18 @@ impl Judge<'_> {
         }
     }
 
-    /// An explicit repeat of a held entry says which epoch it belongs to: the doubt is gone.
-    fn lift(&mut self, version: &mut Version<'_>) {
-        let liftable = self.explicit && version.mark == Some(Mark::Held) && !self.snapshot.epoch.voided;
-        if let (true, Some(row)) = (liftable, version.row) {
-            version.mark = None;
-            self.out.lifts.push(row);
-        }
+    /// An explicit repeat of a held entry says which epoch it belongs to: the doubt is gone. Its row, if so.
+    fn liftable(&self, version: &Version<'_>) -> Option<i64> {
+        let held = self.explicit && version.mark == Some(Mark::Held) && !self.snapshot.epoch.voided;
+        version.row.filter(|_| held)
     }
 
     /// Behind a standing guard an implicit record may be a retry of the old counter: if it equals an entry of
     /// an earlier epoch, that is what it is. A record with neither time nor fix could equal any, and does not.
     fn repeats_earlier_epoch(&self, record: &Record) -> bool {
         let telling = record.recorded_at.is_some() || record.fix.is_some();
-        telling
-            && matches!(self.gate, Gate::Guarded { .. })
-            && self.earlier.get(&record.seq).is_some_and(|entries| entries.contains(&record))
+        telling && matches!(self.gate, Gate::Guarded { .. }) && self.earlier.contains(&Content(record))
     }
-}
-
-fn counting(versions: &[Version<'_>]) -> usize {
-    versions.iter().filter(|version| version.mark.is_none()).count()
 }
 
 /// Entries beyond the first of a key: its conflicts.

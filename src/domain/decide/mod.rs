@@ -5,6 +5,7 @@ mod judge;
 mod plan;
 #[cfg(test)]
 mod tests;
+mod versions;
 
 use std::collections::HashSet;
 
@@ -67,9 +68,10 @@ impl DeviceFacts {
 /// A batch id the device used before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownBatch {
-    /// Hash of the body that came with it.
+    /// Hash of the body taken last under it: where ids are reused, that is the one whose retry may still come,
+    /// and the epoch may have changed since.
     pub body_hash: BodyHash,
-    /// The epoch its records went to.
+    /// The epoch the records of that body went to.
     pub epoch_id: EpochId,
 }
 
@@ -132,7 +134,7 @@ impl Snapshot {
 pub struct QuarantineFull;
 
 /// The epoch whose facts the decision needs: the one a batch names; else the current one. A known batch id is
-/// compared with what it brought the first time, in the epoch it then had.
+/// compared with what it brought, in the epoch it then had.
 pub fn target_epoch(batch: &Batch, current: EpochId, known: Option<&KnownBatch>, policy: &Policy) -> EpochId {
     match (batch.epoch_id, known, policy.reused_batch_id) {
         (Some(explicit), _, _) => explicit,

@@ -23,7 +23,7 @@ pub struct PlannedEntry {
     pub first: bool,
 }
 
-/// A batch id to remember.
+/// A batch id to remember, with the upload's body hash; in place of the former one where it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewBatch {
     /// The epoch its records went to.

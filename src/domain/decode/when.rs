@@ -138,6 +138,7 @@ mod tests {
             "+002026-03-31T04:12:00Z",
             "20260331T041200Z",
             "9999-12-31T23:59:59Z",
+            "0000-01-01T00:00:00+00:01",
             "164873131",
             "-164873131",
             "1648731311000",
@@ -150,6 +151,7 @@ mod tests {
             Scalar::Float(1e300),
             Scalar::Unsigned(u64::MAX),
             Scalar::Unsigned(1_648_731_311_000),
+            Scalar::Signed(-62_167_219_201),
             Scalar::Other,
         ] {
             assert_eq!(shown(&sent), (None, false), "{sent:?}");

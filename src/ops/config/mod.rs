@@ -20,7 +20,7 @@ pub use self::settings::{SETTINGS, Setting};
 pub use self::source::Flags;
 use super::secrets::Configured;
 use crate::domain::batch::Limits;
-use crate::domain::decide::{Policy, ReusedBatchId};
+use crate::domain::decide::{Policy, QUARANTINE_ENTRY_BYTES, ReusedBatchId};
 use crate::store::StoreOptions;
 pub use crate::store::StoreUrl;
 use crate::store::writer::WriterOptions;
@@ -31,7 +31,7 @@ use crate::store::writer::WriterOptions;
 pub struct HttpOptions {
     /// Most bytes of a body as sent.
     pub body_bytes_max: usize,
-    /// Bytes of unfinished and waiting bodies together.
+    /// Bytes of unfinished and waiting uploads together, as they stand in memory.
     pub inflight_bytes: usize,
     /// Most connections at once.
     pub connections_max: usize,
@@ -251,12 +251,9 @@ fn read_http(reader: &mut Reader, default: &HttpOptions) -> HttpOptions {
 /// A bound that the largest allowed body cannot pass would refuse it for ever: no retry would help.
 fn check_together(config: &Config, reader: &mut Reader) {
     let body = config.http.body_bytes_max;
-    let quarantine = usize::try_from(config.store_options.policy.quarantine_bytes_max).unwrap_or(usize::MAX);
-    for (key, bytes) in [
-        ("inflight_bytes", config.http.inflight_bytes),
-        ("queue_bytes_max", config.writer.queue_bytes_max),
-        ("quarantine_bytes_max", quarantine),
-    ] {
+    for (key, bytes) in
+        [("inflight_bytes", config.http.inflight_bytes), ("queue_bytes_max", config.writer.queue_bytes_max)]
+    {
         if bytes < body {
             reader.fault(
                 key,
@@ -265,5 +262,19 @@ fn check_together(config: &Config, reader: &mut Reader) {
                 ),
             );
         }
+    }
+    // Every record of a body may be unusable, and each is an entry of its own; none is shorter than `1,`.
+    let entries = config.limits.records_max.min(body / 2).max(1);
+    let whole = u64::try_from(body).unwrap_or(u64::MAX);
+    let entries = u64::try_from(entries).unwrap_or(u64::MAX).saturating_mul(QUARANTINE_ENTRY_BYTES);
+    let (needed, quarantine) =
+        (whole.saturating_add(entries), config.store_options.policy.quarantine_bytes_max);
+    if quarantine < needed {
+        reader.fault(
+            "quarantine_bytes_max",
+            format!(
+                "is {quarantine}, less than {needed}, what one body of unusable records can fill: it could never pass"
+            ),
+        );
     }
 }

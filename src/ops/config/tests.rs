@@ -174,6 +174,10 @@ fn one_wrong_value_is_one_clear_line() {
             "queue_bytes_max: is 1024, less than body_bytes_max (1048576): no body of that size could ever pass",
         ),
         (
+            "quarantine_bytes_max = 2097152",
+            "quarantine_bytes_max: is 2097152, less than 3608576, what one body of unusable records can fill: it could never pass",
+        ),
+        (
             "log = \"loud\"",
             "log: \"loud\" is no filter; write error, warn, info, debug, trace or off, or add module=level behind a comma",
         ),

@@ -77,7 +77,8 @@ pub(super) fn append(
     if let Some(new) = &plan.batch {
         let sql = "INSERT INTO processed_batches (device_ref, batch_id, body_hash, received_at, epoch_id, entries, \
                    extra) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
-                   ON CONFLICT (device_ref, batch_id) DO UPDATE SET entries = entries + excluded.entries";
+                   ON CONFLICT (device_ref, batch_id) DO UPDATE SET entries = entries + excluded.entries, \
+                   body_hash = excluded.body_hash, epoch_id = excluded.epoch_id";
         let entries = count_to_sql(new.entries);
         let values = params![
             device_ref,

@@ -6,8 +6,10 @@ use rusqlite::Connection;
 
 use super::apply::{self, Counters};
 use super::error::{at, inconsistent, is_failed_sync};
+use super::files::Identity;
 use super::{law, lift, snapshot};
 use crate::domain::decide::{self, Plan, Policy, StateMove};
+use crate::domain::ids::Seq;
 use crate::domain::receipt::Receipt;
 use crate::domain::state::State;
 use crate::domain::upload::Upload;
@@ -17,19 +19,21 @@ use crate::store::{StoreError, StoreErrorKind};
 #[derive(Debug)]
 pub(super) struct WriteConn {
     pub(super) conn: Connection,
+    /// The file that it writes to.
+    pub(super) file: Identity,
     pub(super) policy: Policy,
     pub(super) counters: Counters,
 }
 
 impl WriteConn {
     /// Takes over a migrated connection.
-    pub(super) fn new(conn: Connection, policy: Policy) -> Result<Self, StoreError> {
+    pub(super) fn new(conn: Connection, file: Identity, policy: Policy) -> Result<Self, StoreError> {
         let next = |sql: &str| conn.query_row(sql, [], |row| row.get(0)).map_err(at("reading the counters"));
         let counters = Counters {
             next_row: next("SELECT coalesce(max(row), 0) + 1 FROM telemetry_log")?,
             next_cursor: next("SELECT coalesce(max(cursor), 0) + 1 FROM device_current_state")?,
         };
-        Ok(Self { conn, policy, counters })
+        Ok(Self { conn, file, policy, counters })
     }
 
     /// Commits a group, at first without savepoints: they copy every page that an upload touches, and hardly ever
@@ -86,6 +90,7 @@ impl WriteConn {
     }
 
     fn commit(&mut self) -> Result<(), StoreError> {
+        self.file.check()?;
         self.conn.execute_batch("COMMIT").map_err(|error| {
             if is_failed_sync(&error) {
                 fail_stop(&error);
@@ -174,7 +179,7 @@ impl WriteConn {
             apply::quarantine(&self.conn, device_ref, upload, entry)?;
         }
         let before = loaded.snapshot.device.state;
-        let after = self.move_state(device_ref, before, &plan)?;
+        let after = self.move_state(device_ref, before, upload, &plan)?;
         Ok(plan.receipt(after.as_ref(), after != before))
     }
 
@@ -182,6 +187,7 @@ impl WriteConn {
         &mut self,
         device_ref: i64,
         before: Option<State>,
+        upload: &Upload,
         plan: &Plan,
     ) -> Result<Option<State>, StoreError> {
         let after = match plan.state {
@@ -193,7 +199,10 @@ impl WriteConn {
             StateMove::ByLaw => {
                 let epoch = plan.epoch.ok_or_else(|| inconsistent("a plan that lifts marks of no epoch"))?;
                 lift::lift_held(&self.conn, device_ref, epoch.epoch_id, &plan.lifts)?;
-                law::state_by_law(&self.conn, device_ref)?
+                let records = upload.content.as_ref().map_or(&[][..], |batch| batch.records.as_slice());
+                let mut seqs: Vec<Seq> = records.iter().map(|record| record.seq).collect();
+                seqs.sort_unstable();
+                law::state_after(&self.conn, device_ref, before, epoch.epoch_id, &seqs)?
             }
         };
         match after {

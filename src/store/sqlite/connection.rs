@@ -1,6 +1,5 @@
-//! Opening connections: one that writes, a few that only read, and the lock that keeps a second process out.
+//! Opening connections: one that writes, and a few that only read.
 
-use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,44 +8,25 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::error::at;
-use crate::store::{StoreError, StoreErrorKind, StoreOptions};
+use super::migrate;
+use crate::store::{StoreError, StoreOptions};
 
 /// Page cache of a reading connection, KiB: readers look at a few pages at a time.
 const READER_CACHE_KIB: u32 = 2048;
 
-/// Takes the lock file beside the database; held as long as the handle lives, also through a crash no longer.
-pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
-    let lock_path = with_suffix(path, ".lock");
-    let context = || format!("cannot use the lock file {}", lock_path.display());
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&lock_path)
-        .map_err(|error| StoreError::caused(StoreErrorKind::Unusable, context(), error))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::new(
-            StoreErrorKind::Unusable,
-            format!("{} is in use by another process (it holds {})", path.display(), lock_path.display()),
-        )),
-        Err(TryLockError::Error(error)) => {
-            Err(StoreError::caused(StoreErrorKind::Unusable, context(), error))
-        }
-    }
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
+/// A path as SQLite takes it for nothing but a file: it reads `file:…?mode=memory` as a URI and `:memory:` as
+/// no file at all, both of which would forget what was acknowledged.
+fn file_name(path: &Path) -> PathBuf {
+    if path.is_relative() { Path::new(".").join(path) } else { path.to_owned() }
 }
 
 /// Opens the one connection that writes.
 pub(super) fn open_writer(path: &Path, options: &StoreOptions) -> Result<Connection, StoreError> {
-    let conn = Connection::open(path).map_err(at("opening the database"))?;
+    let conn = Connection::open(file_name(path)).map_err(at("opening the database"))?;
+    conn.busy_timeout(options.busy_timeout).map_err(at("setting up the database"))?;
+    // Before anything is set: the journal mode would stay in a file that is not ours to touch.
+    migrate::check(&conn)?;
     let setup = || -> rusqlite::Result<()> {
-        conn.busy_timeout(options.busy_timeout)?;
         keep_plans(&conn)?;
         conn.pragma_update(None, "journal_mode", "WAL")?;
         // FULL: a commit is on disk before anyone is told, also through a power cut.
@@ -68,7 +48,8 @@ pub(super) fn open_writer(path: &Path, options: &StoreOptions) -> Result<Connect
 /// Opens a connection that cannot write.
 pub(super) fn open_reader(path: &Path, busy_timeout: Duration) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_with_flags(path, flags).map_err(at("opening the database for reading"))?;
+    let conn = Connection::open_with_flags(file_name(path), flags)
+        .map_err(at("opening the database for reading"))?;
     let setup = || -> rusqlite::Result<()> {
         conn.busy_timeout(busy_timeout)?;
         keep_plans(&conn)?;
@@ -144,5 +125,29 @@ impl Drop for Lent<'_> {
         let mut idle = self.readers.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.push(self.conn.take());
         self.readers.returned.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_a_path_and_no_uri() {
+        let path = Path::new("file:no-such-folder/tidegate.db?mode=memory");
+        assert!(open_writer(path, &StoreOptions::default()).is_err(), "opened in memory");
+        assert!(open_reader(path, Duration::ZERO).is_err(), "opened in memory");
+    }
+
+    #[test]
+    fn a_refused_database_stays_as_it_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("other.db");
+        Connection::open(&path)
+            .and_then(|conn| conn.execute_batch("CREATE TABLE t (x)"))
+            .expect("a database");
+        let before = std::fs::read(&path).expect("the file");
+        assert!(open_writer(&path, &StoreOptions::default()).is_err());
+        assert!(std::fs::read(&path).expect("the file") == before, "changed");
     }
 }

@@ -4,8 +4,10 @@
 use rusqlite::{Connection, params};
 
 use super::error::at;
+use super::values::count_to_sql;
 use crate::domain::ids::{EpochId, Seq};
 use crate::domain::reason::Mark;
+use crate::domain::span::SPAN_WIDTH_MAX;
 use crate::domain::time::Timestamp;
 use crate::store::StoreError;
 
@@ -25,31 +27,55 @@ pub(super) fn lift_held(
     epoch_id: EpochId,
     rows: &[i64],
 ) -> Result<(), StoreError> {
-    let lift = |row: i64| -> rusqlite::Result<()> {
-        let span = find(conn, device_ref, epoch_id, row)?;
-        let sql = "DELETE FROM log_spans WHERE device_ref = ?1 AND epoch_id = ?2 AND seq_first = ?3 AND first_row = ?4";
-        conn.prepare_cached(sql)?.execute(params![device_ref, epoch_id, span.seq_first, span.first_row])?;
-        let before = row - span.first_row;
-        let behind = span.count - before - 1;
-        let held = Some(Mark::Held);
-        for (first_row, count, mark) in
-            [(span.first_row, before, held), (row, 1, None), (row + 1, behind, held)]
-        {
-            if count > 0 {
-                insert(conn, device_ref, epoch_id, &span, (first_row, count, mark))?;
-            }
-        }
-        Ok(())
-    };
-    rows.iter().try_for_each(|row| lift(*row)).map_err(at("lifting a mark"))
+    let mut rows = rows.to_vec();
+    rows.sort_unstable();
+    let mut rest = rows.as_slice();
+    while let Some(row) = rest.first() {
+        let run = lift_run(conn, device_ref, epoch_id, *row, rest).map_err(at("lifting a mark"))?;
+        rest = rest.get(run..).unwrap_or_default();
+    }
+    Ok(())
 }
 
+/// Lifts the mark of the span's rows from `row` on that stand next to each other in `rows`; gives their number.
+fn lift_run(
+    conn: &Connection,
+    device_ref: i64,
+    epoch_id: EpochId,
+    row: i64,
+    rows: &[i64],
+) -> rusqlite::Result<usize> {
+    let span = find(conn, device_ref, epoch_id, row)?;
+    let sql =
+        "DELETE FROM log_spans WHERE device_ref = ?1 AND epoch_id = ?2 AND seq_first = ?3 AND first_row = ?4";
+    conn.prepare_cached(sql)?.execute(params![device_ref, epoch_id, span.seq_first, span.first_row])?;
+    let end = span.first_row + span.count;
+    // Neighbours in the span go together: a span a row would make the index as long as the log.
+    let run = (row..end).zip(rows).take_while(|(next, row)| next == *row).count();
+    let behind = row + count_to_sql(run);
+    let held = Some(Mark::Held);
+    for (first_row, count, mark) in [
+        (span.first_row, row - span.first_row, held),
+        (row, count_to_sql(run), None),
+        (behind, end - behind, held),
+    ] {
+        if count > 0 {
+            insert(conn, device_ref, epoch_id, &span, (first_row, count, mark))?;
+        }
+    }
+    Ok(run)
+}
+
+/// The held span of a row. It starts at most a span's width before the row's seq: two bounds on the index.
 fn find(conn: &Connection, device_ref: i64, epoch_id: EpochId, row: i64) -> rusqlite::Result<HeldSpan> {
+    let seq: Seq = conn
+        .prepare_cached("SELECT seq FROM telemetry_log WHERE row = ?1")?
+        .query_row([row], |found| found.get(0))?;
     let sql = "SELECT seq_first, first_row, count, implicit, received_at, batch_id FROM log_spans \
-               WHERE device_ref = ?1 AND epoch_id = ?2 AND mark = 'held' \
-               AND seq_first <= (SELECT seq FROM telemetry_log WHERE row = ?3) \
+               WHERE device_ref = ?1 AND epoch_id = ?2 AND mark = 'held' AND seq_first BETWEEN ?4 - ?5 AND ?4 \
                AND ?3 BETWEEN first_row AND first_row + count - 1";
-    conn.prepare_cached(sql)?.query_row(params![device_ref, epoch_id, row], |found| {
+    let bounds = params![device_ref, epoch_id, row, seq, SPAN_WIDTH_MAX.cast_signed()];
+    conn.prepare_cached(sql)?.query_row(bounds, |found| {
         Ok(HeldSpan {
             seq_first: found.get(0)?,
             first_row: found.get(1)?,

@@ -5,9 +5,12 @@ mod columns;
 mod commit;
 mod connection;
 mod error;
+mod files;
 mod law;
 mod lift;
 mod migrate;
+#[cfg(test)]
+mod plans;
 mod read;
 mod snapshot;
 mod values;
@@ -39,9 +42,11 @@ const CHECKPOINT_PAGES: i32 = 8000;
 /// An open SQLite store.
 #[derive(Debug)]
 pub(super) struct SqliteStore {
+    /// Before the writer, so that the writer closes last: only it may write the WAL back, and a database that was
+    /// closed in good order is one file.
+    readers: Readers,
     /// `None`: opened for reading alone.
     writer: Option<Mutex<WriteConn>>,
-    readers: Readers,
     /// Pages in the WAL after the last commit.
     wal_pages: Arc<AtomicI32>,
     /// Held, not used: keeps a second process out.
@@ -51,8 +56,8 @@ pub(super) struct SqliteStore {
 impl SqliteStore {
     /// Opens or creates the database, brings it up to date, and locks it against other processes.
     pub(super) fn open(path: &Path, options: &StoreOptions) -> Result<Self, StoreError> {
-        create_folder(path)?;
-        let lock = connection::lock(path)?;
+        files::create(path)?;
+        let lock = files::lock(path)?;
         let mut conn = connection::open_writer(path, options)?;
         migrate::migrate(&mut conn)?;
         let wal_pages = Arc::new(AtomicI32::new(0));
@@ -62,7 +67,7 @@ impl SqliteStore {
             Ok(())
         }))
         .map_err(at("setting up the database"))?;
-        let writer = WriteConn::new(conn, options.policy.clone())?;
+        let writer = WriteConn::new(conn, files::Identity::of(path)?, options.policy.clone())?;
         let readers = Readers::new(path, options.busy_timeout, options.readers);
         Ok(Self { writer: Some(Mutex::new(writer)), readers, wal_pages, _lock: Some(lock) })
     }
@@ -92,13 +97,6 @@ impl SqliteStore {
         // since every transaction rolls back what it did not commit.
         write(&mut writer.lock().unwrap_or_else(PoisonError::into_inner))
     }
-}
-
-fn create_folder(path: &Path) -> Result<(), StoreError> {
-    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
-    std::fs::create_dir_all(folder).map_err(|error| {
-        StoreError::caused(StoreErrorKind::Unusable, format!("cannot create {}", folder.display()), error)
-    })
 }
 
 /// Runs in a transaction that is rolled back on any error.
@@ -144,6 +142,7 @@ impl Store for SqliteStore {
 
     fn check_writable(&self) -> Result<(), StoreError> {
         self.with_writer(|writer| {
+            writer.file.check()?;
             in_transaction(&writer.conn, "proving that a commit works", |tx| {
                 tx.execute("UPDATE store_meta SET value = (value + 1) % 1000000 WHERE key = 'probe'", [])
                     .map(|_| ())

@@ -12,6 +12,9 @@ use crate::store::{Device, DevicePage, Entry, StoreError, TrackPage, TrackQuery}
 /// Windows that one page may pass over without finding an entry: bounds the work of a page whose time range
 /// excludes almost everything.
 const WINDOWS_MAX: usize = 256;
+/// A page ends with the entry whose `extra` and `raw` bring it to so many bytes: one record may hold as much as
+/// a whole body, and a thousand of them must not stand in memory at once.
+const PAGE_TEXT_BYTES: usize = 1 << 20;
 
 macro_rules! device_columns {
     () => {
@@ -99,6 +102,7 @@ pub(super) fn list_track(
 ) -> Result<Option<TrackPage>, StoreError> {
     let Some(device_ref) = device_ref(conn, id)? else { return Ok(None) };
     let mut page = TrackPage { entries: Vec::new(), next: None };
+    let mut text_bytes = 0;
     let mut from = Some(query.from);
     for _ in 0..WINDOWS_MAX {
         let Some(start) = from.filter(|start| *start <= query.to) else { return Ok(Some(page)) };
@@ -106,6 +110,7 @@ pub(super) fn list_track(
             return Ok(Some(page));
         };
         for counting in walk::counting_entries(conn, device_ref, epoch_id, window)? {
+            let counting = counting?;
             let entry = Entry {
                 epoch_id,
                 record: counting.record,
@@ -118,10 +123,12 @@ pub(super) fn list_track(
             if !wanted {
                 continue;
             }
-            if page.entries.len() == query.limit {
+            if page.entries.len() == query.limit || text_bytes >= PAGE_TEXT_BYTES {
                 page.next = Some(entry.key());
                 return Ok(Some(page));
             }
+            let texts = [&entry.record.extra, &entry.record.raw];
+            text_bytes += texts.into_iter().flatten().map(|text| text.len()).sum::<usize>();
             page.entries.push(entry);
         }
         from = following(Key { epoch_id, seq: window.last });

@@ -6,12 +6,13 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::columns;
 use super::error::at;
+use super::walk;
 use crate::domain::batch::Batch;
 use crate::domain::decide::{self, DeviceFacts, KnownBatch, Policy, Snapshot, StoredEntry};
 use crate::domain::epoch::EpochFacts;
 use crate::domain::ids::{EpochId, Seq};
 use crate::domain::reason::Reason;
-use crate::domain::span::{self, SPAN_WIDTH_MAX};
+use crate::domain::span;
 use crate::domain::upload::{BodyHash, Upload};
 use crate::store::StoreError;
 
@@ -173,33 +174,25 @@ fn load_old(conn: &Connection, device_ref: i64, epoch_id: EpochId) -> Result<Opt
         .map_err(at("reading the earlier epochs"))
 }
 
-/// Entries of one epoch that share a seq with the batch (and some between them), in order of (seq, row).
+/// Entries of one epoch that share a seq with the batch, in order of (seq, row). Those between are only looked
+/// at: what stands in memory is bounded by the versions of the keys that were sent.
 fn load_entries(
     conn: &Connection,
     device_ref: i64,
     epoch_id: EpochId,
     batch: &Batch,
 ) -> Result<Vec<StoredEntry>, StoreError> {
-    let sql = concat!(
-        "SELECT l.row, s.mark, ",
-        columns::record_columns!(),
-        " FROM log_spans AS s CROSS JOIN telemetry_log AS l ON l.row BETWEEN s.first_row AND s.first_row + s.count - 1 \
-         WHERE s.device_ref = ?1 AND s.epoch_id = ?2 AND s.seq_first BETWEEN ?3 - ?5 AND ?4 AND s.seq_last >= ?3 \
-         AND l.seq BETWEEN ?3 AND ?4 ORDER BY l.seq, l.row"
-    );
     let mut seqs: Vec<Seq> = batch.records.iter().map(|record| record.seq).collect();
     seqs.sort_unstable();
+    let (mut locator, mut contents) = (walk::Locator::new(conn)?, walk::Contents::new(conn)?);
     let mut entries = Vec::new();
-    let mut statement = conn.prepare_cached(sql).map_err(at("reading entries of the same keys"))?;
-    for range in span::cut(seqs.into_iter().map(|seq| (seq, None))) {
-        let read = |row: &rusqlite::Row<'_>| {
-            Ok(StoredEntry { row: row.get(0)?, mark: row.get(1)?, record: columns::record(row, 2)? })
-        };
-        let bounds =
-            params![device_ref, epoch_id, range.seq_first, range.seq_last, SPAN_WIDTH_MAX.cast_signed()];
-        let rows = statement.query_map(bounds, read).map_err(at("reading entries of the same keys"))?;
-        for row in rows {
-            entries.push(row.map_err(at("reading entries of the same keys"))?);
+    for range in span::cut(seqs.iter().map(|seq| (*seq, None))) {
+        let window = walk::Window { first: range.seq_first, last: range.seq_last };
+        for entry in locator.window(device_ref, epoch_id, window)? {
+            if seqs.binary_search(&entry.seq).is_ok() {
+                let record = contents.of(entry.row)?;
+                entries.push(StoredEntry { row: entry.row, mark: entry.mark, record });
+            }
         }
     }
     Ok(entries)

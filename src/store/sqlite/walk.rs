@@ -1,11 +1,12 @@
 //! Walking an epoch's entries in seq order, window by window: bounded memory, no long statement, and every
 //! look-up two bounds on the span index.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use super::columns;
 use super::error::at;
 use crate::domain::ids::{EpochId, Seq};
+use crate::domain::reason::Mark;
 use crate::domain::record::Record;
 use crate::domain::span::SPAN_WIDTH_MAX;
 use crate::domain::time::Timestamp;
@@ -52,39 +53,83 @@ pub(super) fn next_window(
     Ok(first.map(|first| Window::of(first, to)))
 }
 
-/// Counting entries of a window, in seq order. Of one key the entry that arrived first counts.
+/// Where an entry stands and whether it counts; without its content, so that a window of them is small
+/// whatever its records hold.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Located {
+    pub(super) seq: Seq,
+    pub(super) row: i64,
+    pub(super) mark: Option<Mark>,
+    received_at: Timestamp,
+}
+
+/// Finds entries. Prepared once for many windows.
+pub(super) struct Locator<'c>(CachedStatement<'c>);
+
+impl<'c> Locator<'c> {
+    pub(super) fn new(conn: &'c Connection) -> Result<Self, StoreError> {
+        let sql = "SELECT l.seq, l.row, s.mark, s.received_at FROM log_spans AS s \
+                   CROSS JOIN telemetry_log AS l ON l.row BETWEEN s.first_row AND s.first_row + s.count - 1 \
+                   WHERE s.device_ref = ?1 AND s.epoch_id = ?2 AND s.seq_first BETWEEN ?3 - ?5 AND ?4 \
+                   AND s.seq_last >= ?3 AND l.seq BETWEEN ?3 AND ?4 ORDER BY l.seq, l.row";
+        conn.prepare_cached(sql).map(Self).map_err(at("looking through the log"))
+    }
+
+    /// All entries of a window, marked or not, in order of (seq, row).
+    pub(super) fn window(
+        &mut self,
+        device_ref: i64,
+        epoch_id: EpochId,
+        window: Window,
+    ) -> Result<Vec<Located>, StoreError> {
+        let read = |row: &rusqlite::Row<'_>| {
+            Ok(Located { seq: row.get(0)?, row: row.get(1)?, mark: row.get(2)?, received_at: row.get(3)? })
+        };
+        let bounds = params![device_ref, epoch_id, window.first, window.last, SPAN_WIDTH_MAX.cast_signed()];
+        let found = self.0.query_map(bounds, read).and_then(Iterator::collect);
+        found.map_err(at("looking through the log"))
+    }
+}
+
+/// Reads the contents of rows. Prepared once for many of them.
+pub(super) struct Contents<'c>(CachedStatement<'c>);
+
+impl<'c> Contents<'c> {
+    pub(super) fn new(conn: &'c Connection) -> Result<Self, StoreError> {
+        let sql = concat!("SELECT ", columns::record_columns!(), " FROM telemetry_log AS l WHERE l.row = ?1");
+        conn.prepare_cached(sql).map(Self).map_err(at("reading the log"))
+    }
+
+    /// What a row of the log holds.
+    pub(super) fn of(&mut self, row: i64) -> Result<Record, StoreError> {
+        self.0.query_row([row], |found| columns::record(found, 0)).map_err(at("reading the log"))
+    }
+}
+
+/// Counting entries of a window, in seq order, each read when it is asked for. Of one key the entry that
+/// arrived first counts.
 pub(super) fn counting_entries(
     conn: &Connection,
     device_ref: i64,
     epoch_id: EpochId,
     window: Window,
-) -> Result<Vec<Counting>, StoreError> {
-    let sql = concat!(
-        "SELECT s.received_at, ",
-        columns::record_columns!(),
-        " FROM log_spans AS s CROSS JOIN telemetry_log AS l ON l.row BETWEEN s.first_row AND s.first_row + s.count - 1 \
-         WHERE s.device_ref = ?1 AND s.epoch_id = ?2 AND s.seq_first BETWEEN ?3 - ?5 AND ?4 AND s.seq_last >= ?3 \
-         AND s.mark IS NULL AND l.seq BETWEEN ?3 AND ?4 ORDER BY l.seq, l.row"
-    );
-    let read = || -> rusqlite::Result<Vec<Counting>> {
-        let mut statement = conn.prepare_cached(sql)?;
-        let bounds = params![device_ref, epoch_id, window.first, window.last, SPAN_WIDTH_MAX.cast_signed()];
-        let mut rows = statement.query(bounds)?;
-        let mut entries: Vec<Counting> = Vec::new();
-        while let Some(row) = rows.next()? {
-            let seq: Seq = row.get(1)?;
-            match entries.last_mut().filter(|entry| entry.record.seq == seq) {
-                Some(entry) => entry.conflicts += 1,
-                None => entries.push(Counting {
-                    received_at: row.get(0)?,
-                    record: columns::record(row, 1)?,
-                    conflicts: 0,
-                }),
-            }
+) -> Result<impl Iterator<Item = Result<Counting, StoreError>>, StoreError> {
+    let mut contents = Contents::new(conn)?;
+    let mut unmarked = Locator::new(conn)?.window(device_ref, epoch_id, window)?;
+    unmarked.retain(|entry| entry.mark.is_none());
+    let mut unmarked = unmarked.into_iter().peekable();
+    Ok(std::iter::from_fn(move || {
+        let first = unmarked.next()?;
+        let mut conflicts = 0;
+        while unmarked.next_if(|entry| entry.seq == first.seq).is_some() {
+            conflicts += 1;
         }
-        Ok(entries)
-    };
-    read().map_err(at("reading the log"))
+        Some(contents.of(first.row).map(|record| Counting {
+            record,
+            received_at: first.received_at,
+            conflicts,
+        }))
+    }))
 }
 
 /// Epochs of a device that are not void, from the greatest down.

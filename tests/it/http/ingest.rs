@@ -2,7 +2,7 @@
 
 use tidegate::domain::signature::{FleetKey, sign};
 
-use super::harness::{Gateway, batch, signature, upload};
+use super::harness::{Client, Gateway, batch, signature, upload};
 use crate::support::tracker::FLEET_KEY;
 
 #[test]
@@ -154,10 +154,8 @@ fn full_answers_have_title_case_names_a_length_and_the_date() {
     gateway.stop();
 }
 
-#[test]
-fn bodies_together_are_bounded() {
-    let gateway = Gateway::start_with(|http| http.inflight_bytes = 1000);
-    // Holds 900 bytes and goes on holding them.
+/// A client whose body of 950 bytes has come but for the last 50.
+fn hold_900_bytes(gateway: &Gateway) -> Client {
     let mut slow = gateway.connect();
     let request = upload("slow", &"x".repeat(950), "Expect: 100-continue\r\n");
     let (head, body) = request.split_once("\r\n\r\n").expect("a body");
@@ -168,6 +166,13 @@ fn bodies_together_are_bounded() {
     while !holds() {
         std::thread::yield_now();
     }
+    slow
+}
+
+#[test]
+fn bodies_together_are_bounded() {
+    let gateway = Gateway::start_with(|http| http.inflight_bytes = 1000);
+    let mut slow = hold_900_bytes(&gateway);
     let quick = batch("quick", "x", None, &[1]) + &" ".repeat(200);
     let answer = gateway.upload("quick", &quick);
     assert_eq!((answer.status, answer.code().as_str()), (503, "unavailable"));
@@ -175,8 +180,23 @@ fn bodies_together_are_bounded() {
     assert!((5..=30).contains(&seconds));
     let minimal = gateway.exchange(upload("quick", &quick, "Prefer: return=minimal\r\n"));
     assert!(minimal.status == 503 && minimal.header("Retry-After").is_some() && minimal.body.is_empty());
-    slow.send(&body[900..]);
+    slow.send("x".repeat(50));
     assert_eq!(slow.answer().status, 202);
     assert_eq!(gateway.upload("quick", &quick).status, 200, "the bytes came back");
+    gateway.stop();
+}
+
+#[test]
+fn what_bodies_decode_to_is_bounded_too() {
+    let gateway = Gateway::start_with(|http| http.inflight_bytes = 10_000);
+    let mut slow = hold_900_bytes(&gateway);
+    let elements = vec!["{}"; 1000].join(",");
+    let many = format!(r#"{{"device_id":"many","batch_id":"x","records":[{elements}]}}"#);
+    assert!(many.len() < 4000, "the body alone would fit");
+    assert_eq!(gateway.upload("many", &many).status, 503);
+    slow.send("x".repeat(50));
+    assert_eq!(slow.answer().status, 202);
+    let alone = gateway.upload("many", &many);
+    assert_eq!((alone.status, &alone.json()["quarantined"]), (200, &1000.into()), "no upload waits for ever");
     gateway.stop();
 }

@@ -1,5 +1,5 @@
-//! SIGKILL in the middle of load, round after round on one database: what was acknowledged is there exactly
-//! once, and what was not is there at most once.
+//! SIGKILL and SIGTERM in the middle of load, round after round on one database: what was acknowledged is there
+//! exactly once, and what was not is there at most once.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -14,9 +14,10 @@ use crate::support::gateway::{Folder, Gateway, PATIENCE};
 use crate::support::link::{Link, request};
 use crate::support::tracker::{Tracker, record, records};
 
-const ROUNDS: usize = 12;
+const KILLS: usize = 12;
+const STOPS: usize = 3;
 const MEMBERS: u64 = 8;
-/// Acknowledgements before each kill: from the very first one to well into group commits.
+/// Acknowledgements before each end: from the very first one to well into group commits.
 const ACKNOWLEDGED: RangeInclusive<usize> = 1..=160;
 
 #[derive(Clone)]
@@ -77,7 +78,7 @@ impl Member {
     }
 
     /// Uploads as fast as answers come, until the gateway is gone.
-    fn upload(&mut self, mut link: Link, killed: &AtomicBool, acknowledged: &Sender<()>) {
+    fn upload(&mut self, mut link: Link, ending: &AtomicBool, acknowledged: &Sender<()>) {
         loop {
             let batch = self.pending.take().unwrap_or_else(|| self.next_batch());
             self.pending = Some(batch.clone());
@@ -94,7 +95,7 @@ impl Member {
                     let _ = acknowledged.send(());
                 }
                 Err(error) => {
-                    assert!(killed.load(Ordering::Acquire), "lost an answer of a living gateway: {error}");
+                    assert!(ending.load(Ordering::Acquire), "lost an answer of a living gateway: {error}");
                     return;
                 }
             }
@@ -141,39 +142,61 @@ impl Member {
     }
 }
 
-/// One life of the gateway: load, and a kill in the middle of it.
-fn live(folder: &Folder, members: &mut [Member], acknowledged_before_kill: usize, verify_meanwhile: bool) {
+/// How a life of the gateway ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Kill,
+    Terminate,
+}
+
+/// One life of the gateway: load, and its end in the middle of it.
+fn live(folder: &Folder, members: &mut [Member], acknowledged_before: usize, end: End) {
     let gateway = Gateway::start(folder);
-    let killed = AtomicBool::new(false);
+    let ending = AtomicBool::new(false);
     let (acknowledge, acknowledged): (_, Receiver<()>) = channel();
     std::thread::scope(|scope| {
         for member in &mut *members {
-            let (link, acknowledge, killed) = (gateway.link(), acknowledge.clone(), &killed);
-            scope.spawn(move || member.upload(link, killed, &acknowledge));
+            let (link, acknowledge, ending) = (gateway.link(), acknowledge.clone(), &ending);
+            scope.spawn(move || member.upload(link, ending, &acknowledge));
         }
         drop(acknowledge);
-        for _ in 0..acknowledged_before_kill {
+        for _ in 0..acknowledged_before {
             acknowledged.recv_timeout(PATIENCE).expect("uploads are acknowledged");
         }
-        if verify_meanwhile {
+        if end == End::Terminate {
+            // While uploads go on.
             verify(folder);
         }
-        killed.store(true, Ordering::Release);
-        gateway.kill_nine();
+        ending.store(true, Ordering::Release);
+        match end {
+            End::Kill => gateway.kill_nine(),
+            End::Terminate => {
+                gateway.terminate();
+                assert_eq!(gateway.ended(), (Some(0), String::new()));
+            }
+        }
     });
 }
 
-#[test]
-fn kill_nine_under_load() {
-    let seed: u64 = rand::random();
-    eprintln!("seed {seed}: put it in place of rand::random() to replay");
+/// Random, or the one to replay.
+fn seed() -> u64 {
+    #[expect(clippy::disallowed_methods, reason = "a switch of this test, not of the program")]
+    let wanted = std::env::var("SEED").ok().map(|seed| seed.parse().expect("a number"));
+    let seed = wanted.unwrap_or_else(rand::random);
+    eprintln!("seed {seed}; to replay: SEED={seed} cargo test --test it process::crash");
+    seed
+}
+
+/// Lives one after the other, each compared with the books behind it.
+fn lives(rounds: usize, end: End) {
+    let seed = seed();
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let folder = Folder::new();
     let mut members: Vec<_> = (0..MEMBERS).map(|number| Member::new(number, seed)).collect();
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let count = rng.random_range(ACKNOWLEDGED);
-        eprintln!("round {round}: killed after {count} acknowledgements");
-        live(&folder, &mut members, count, round + 1 == ROUNDS);
+        eprintln!("round {round}: {end:?} after {count} acknowledgements");
+        live(&folder, &mut members, count, end);
         let gateway = Gateway::start(&folder);
         let mut link = gateway.link();
         for member in &members {
@@ -192,4 +215,14 @@ fn kill_nine_under_load() {
         member.check(&mut link);
     }
     verify(&folder);
+}
+
+#[test]
+fn kill_nine_under_load() {
+    lives(KILLS, End::Kill);
+}
+
+#[test]
+fn sigterm_under_load() {
+    lives(STOPS, End::Terminate);
 }

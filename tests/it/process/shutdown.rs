@@ -94,6 +94,7 @@ fn a_second_start_finds_what_sigterm_left() {
         link.hang_up();
         gateway.terminate();
         assert_eq!(gateway.ended(), (Some(0), String::new()));
+        assert!(!folder.path().join("tidegate.db-wal").exists(), "a stopped gateway's database is one file");
         verify(&folder);
     }
 }

@@ -3,6 +3,7 @@
 mod failing;
 mod histories;
 mod suite;
+mod verify;
 
 use crate::support::bed::Bed;
 
@@ -34,10 +35,12 @@ stamp! {
     a_full_quarantine_refuses_more_and_keeps_what_it_has,
     an_epoch_opened_by_the_device_raises_a_guard,
     a_lifted_mark_lets_entries_count,
+    a_lifted_entry_may_displace_the_position,
     devices_are_listed_in_pages_by_id,
     a_track_is_read_in_pages_by_key,
     a_track_is_narrowed_by_key_and_time,
     sparse_and_huge_seqs_are_found_again,
+    large_records_make_short_pages,
     fleet_keys_are_remembered,
     a_body_that_names_no_device_is_kept,
 }

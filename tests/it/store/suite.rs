@@ -191,6 +191,10 @@ pub(super) fn a_reused_batch_id_may_be_let_in(bed: &mut Bed) {
     assert_eq!((receipt.status, counts(&receipt).accepted), (Status::Processed, 2));
     assert_eq!(send(bed, "t", "a", None, 2, 4).status, Status::Duplicate);
     assert_eq!(state_of(bed, "t").batch_id_reused_at, Some(at(0)));
+    let bare = Tracker::new("t").upload(&Tracker::new("t").body("a", None, &json!([{"seq": 5}])), at(0));
+    assert_eq!(bed.commit(bare.clone()).expect("stored").status, Status::Processed);
+    send(bed, "t", "b", Some(1), 0, 0);
+    assert_eq!(bed.commit(bare).expect("known").status, Status::Duplicate, "also in a later epoch");
 }
 
 pub(super) fn identical_rubbish_is_one_entry_with_a_count(bed: &mut Bed) {
@@ -252,8 +256,34 @@ pub(super) fn a_lifted_mark_lets_entries_count(bed: &mut Bed) {
     let stored = state_of(bed, "t");
     assert_eq!((stored.held, stored.state.map(|state| state.key)), (9, Some(key(1, 9_005))));
     assert_eq!(keys(bed, "t"), [key(0, 10_420), key(1, 0), key(1, 9_004), key(1, 9_005)]);
+    let spans = |bed: &mut Bed| bed.store().verify(&mut |_, _| {}).expect("verify runs").spans;
+    assert_eq!(spans(bed), 5, "neighbours are lifted together: their span is cut in three");
     send(bed, "t", "e", Some(1), 9_000, 9_010);
-    assert_eq!((state_of(bed, "t").held, keys(bed, "t").len()), (0, 13));
+    assert_eq!((state_of(bed, "t").held, keys(bed, "t").len(), spans(bed)), (0, 13, 5));
+}
+
+pub(super) fn a_lifted_entry_may_displace_the_position(bed: &mut Bed) {
+    let tracker = Tracker::new("t");
+    let send = |bed: &mut Bed, id: &str, epoch_id: Option<u64>, records: serde_json::Value| {
+        bed.commit(tracker.upload(&tracker.body(id, epoch_id, &records), at(0))).expect("stored")
+    };
+    let position = |bed: &mut Bed| {
+        let position = state_of(bed, "t").state.expect("a state").position;
+        position.map(|position| (position.key, position.fix.lat))
+    };
+    let fix = |seq: u64, lat: f64| json!({"seq": seq, "lat": lat, "lon": 1.0});
+    send(bed, "a", None, json!([fix(20_000, 1.0)]));
+    send(bed, "b", Some(1), json!([fix(3, 2.0)]));
+    send(bed, "c", None, json!([{"seq": 9_000}, {"seq": 9_001, "battery": 3.0}, fix(9_002, 3.0)]));
+    send(bed, "d", Some(1), json!([fix(9_000, 4.0), fix(9_001, 5.0)]));
+    assert_eq!(position(bed), Some((key(1, 9_001), 5.0)));
+    send(bed, "e", Some(1), json!([{"seq": 9_000}]));
+    assert_eq!(position(bed), Some((key(1, 9_001), 5.0)), "that was not the position's key");
+    send(bed, "f", Some(1), json!([{"seq": 9_001, "battery": 3.0}]));
+    assert_eq!(position(bed), Some((key(1, 3), 2.0)), "what came first has no fix: an older one holds");
+    assert_eq!(state_of(bed, "t").state.and_then(|state| state.battery), Some(3.0));
+    send(bed, "g", Some(1), json!([fix(9_002, 3.0)]));
+    assert_eq!(position(bed), Some((key(1, 9_002), 3.0)));
 }
 
 pub(super) fn devices_are_listed_in_pages_by_id(bed: &mut Bed) {
@@ -315,6 +345,23 @@ pub(super) fn sparse_and_huge_seqs_are_found_again(bed: &mut Bed) {
     let again = tracker.body("b", None, &json!(sent));
     assert_eq!(counts(&bed.commit(tracker.upload(&again, at(0))).expect("stored")).repeated, 9);
     assert_eq!(keys(bed, "t"), seqs.iter().map(|seq| key(0, *seq)).collect::<Vec<_>>());
+}
+
+pub(super) fn large_records_make_short_pages(bed: &mut Bed) {
+    let tracker = Tracker::new("t");
+    let note = "x".repeat(600 << 10);
+    for seq in 0..5 {
+        let body = tracker.body(&format!("b{seq}"), None, &json!([{"seq": seq, "note": note}]));
+        bed.commit(tracker.upload(&body, at(0))).expect("stored");
+    }
+    let (mut from, mut pages) = (Some(key(0, 0)), Vec::new());
+    while let Some(start) = from {
+        let query = TrackQuery { from: start, ..everything(100) };
+        let page = bed.store().list_track(&device("t"), &query).expect("read").expect("known");
+        pages.push(page.entries.iter().map(|entry| entry.record.seq.get()).collect::<Vec<_>>());
+        from = page.next;
+    }
+    assert_eq!(pages, [vec![0, 1], vec![2, 3], vec![4]], "a page is bounded in bytes too");
 }
 
 pub(super) fn fleet_keys_are_remembered(bed: &mut Bed) {

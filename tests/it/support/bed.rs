@@ -39,6 +39,17 @@ impl Bed {
         Arc::clone(self.open.get_or_insert_with(open))
     }
 
+    /// Closes it, so that its file can be changed by other means.
+    pub(crate) fn close(&mut self) {
+        self.open = None;
+    }
+
+    /// The database's file.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        let StoreUrl::Sqlite(path) = &self.url;
+        path
+    }
+
     /// Commits one upload.
     pub(crate) fn commit(&mut self, upload: Upload) -> Result<Receipt, StoreError> {
         self.commit_group(&[upload]).pop().expect("one result an upload")
