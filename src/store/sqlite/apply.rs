@@ -124,16 +124,16 @@ fn append_rows(conn: &Connection, batch: &Batch, plan: &Plan, first_row: i64) ->
         for (row, entry) in (first_row..).zip(&plan.entries) {
             let record = &batch.records[entry.place];
             let (lat, lon) = (record.fix.map(|fix| fix.lat), record.fix.map(|fix| fix.lon));
-            statement.execute(params![
-                row,
-                record.seq,
-                record.recorded_at,
-                lat,
-                lon,
-                record.battery,
-                record.extra,
-                record.raw
-            ])?;
+            // Bound one by one: a list of trait objects costs as much again, and this runs once a record.
+            statement.raw_bind_parameter(1, row)?;
+            statement.raw_bind_parameter(2, record.seq)?;
+            statement.raw_bind_parameter(3, record.recorded_at)?;
+            statement.raw_bind_parameter(4, lat)?;
+            statement.raw_bind_parameter(5, lon)?;
+            statement.raw_bind_parameter(6, record.battery)?;
+            statement.raw_bind_parameter(7, record.extra.as_deref())?;
+            statement.raw_bind_parameter(8, record.raw.as_deref())?;
+            statement.raw_execute()?;
         }
         Ok(())
     };

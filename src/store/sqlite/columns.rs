@@ -2,8 +2,8 @@
 
 use rusqlite::Row;
 
-use crate::domain::epoch::Guard;
-use crate::domain::ids::Key;
+use crate::domain::epoch::{EpochFacts, Guard};
+use crate::domain::ids::{EpochId, Key};
 use crate::domain::record::{Fix, Record};
 use crate::domain::state::{Position, State};
 
@@ -72,4 +72,28 @@ pub(super) use guard_columns;
 pub(super) fn guard(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Guard>> {
     let Some(window) = row.get::<_, Option<i64>>(at)? else { return Ok(None) };
     Ok(Some(Guard { window: window.unsigned_abs(), next_seq: row.get(at + 1)?, raised_at: row.get(at + 2)? }))
+}
+
+/// Columns of `epochs AS e`, read by [`epoch`].
+macro_rules! epoch_columns {
+    () => {
+        "e.epoch_id IS NOT NULL, e.voided_at IS NOT NULL, e.max_logged_seq, e.max_counting_seq, \
+         e.guard_window, e.guard_next_seq, e.guard_raised_at"
+    };
+}
+pub(super) use epoch_columns;
+
+/// How many columns [`epoch_columns`] are.
+pub(super) const EPOCH_WIDTH: usize = 7;
+
+/// The epoch whose columns start at `at`, also where an outer join found none.
+pub(super) fn epoch(row: &Row<'_>, epoch_id: EpochId, at: usize) -> rusqlite::Result<EpochFacts> {
+    Ok(EpochFacts {
+        epoch_id,
+        known: row.get(at)?,
+        voided: row.get(at + 1)?,
+        max_logged: row.get(at + 2)?,
+        max_counting: row.get(at + 3)?,
+        guard: guard(row, at + 4)?,
+    })
 }

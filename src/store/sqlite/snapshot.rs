@@ -12,7 +12,7 @@ use crate::domain::decide::{
     self, DeviceFacts, KnownBatch, Policy, Snapshot, Sought, StoredEntry, VERSIONS_MAX,
 };
 use crate::domain::epoch::EpochFacts;
-use crate::domain::ids::{EpochId, Seq};
+use crate::domain::ids::{DeviceId, EpochId, Seq};
 use crate::domain::reason::Reason;
 use crate::domain::span;
 use crate::domain::upload::{BodyHash, Upload};
@@ -37,22 +37,21 @@ pub(super) fn load(conn: &Connection, upload: &Upload, policy: &Policy) -> Resul
     let Some(device_id) = &upload.device_id else {
         return unnamed(conn, upload);
     };
-    let Some((device_ref, device)) = lookup_device(conn, device_id.as_str())? else {
-        let epoch = upload.content.as_ref().ok().and_then(|batch| batch.epoch_id).unwrap_or(EpochId::ZERO);
+    let batch = upload.content.as_ref().ok();
+    let Some(known) = lookup(conn, device_id, batch)? else {
+        let epoch = batch.and_then(|batch| batch.epoch_id).unwrap_or(EpochId::ZERO);
         return Ok(Loaded { device_ref: None, snapshot: Snapshot::unseen(epoch) });
     };
-    let known_batch = match &upload.content {
-        Ok(batch) => lookup_batch(conn, device_ref, batch)?,
-        Err(_) => None,
-    };
-    let epoch_id = match &upload.content {
-        Ok(batch) => decide::target_epoch(batch, device.current_epoch, known_batch.as_ref(), policy),
-        Err(_) => device.current_epoch,
-    };
+    let Known { device_ref, device, known_batch, epoch } = known;
+    let epoch_id = batch.map_or(device.current_epoch, |batch| {
+        decide::target_epoch(batch, device.current_epoch, known_batch.as_ref(), policy)
+    });
     let mut snapshot = Snapshot { known_batch, ..Snapshot::unseen(epoch_id) };
     snapshot.device = device;
     // An identical body needs nothing more: it is a duplicate.
     if known_batch.is_none_or(|known| known.body_hash != upload.body_hash) {
+        snapshot.epoch =
+            if epoch.epoch_id == epoch_id { epoch } else { load_epoch(conn, device_ref, epoch_id)? };
         load_rest(conn, device_ref, upload, policy, &mut snapshot)?;
     }
     Ok(Loaded { device_ref: Some(device_ref), snapshot })
@@ -69,7 +68,6 @@ fn load_rest(
     snapshot.quarantined = known_quarantine(conn, device_ref, candidates)?;
     let Ok(batch) = &upload.content else { return Ok(()) };
     let epoch_id = snapshot.epoch.epoch_id;
-    snapshot.epoch = load_epoch(conn, device_ref, epoch_id)?;
     if decide::needs_old(batch, &snapshot.epoch, snapshot.device.current_epoch) {
         snapshot.old = load_old(conn, device_ref, epoch_id)?;
     }
@@ -96,36 +94,54 @@ fn unnamed(conn: &Connection, upload: &Upload) -> Result<Loaded, StoreError> {
     Ok(Loaded { device_ref: Some(NO_DEVICE), snapshot })
 }
 
-fn lookup_device(conn: &Connection, device_id: &str) -> Result<Option<(i64, DeviceFacts)>, StoreError> {
+/// What one statement finds of a known device.
+struct Known {
+    device_ref: i64,
+    device: DeviceFacts,
+    known_batch: Option<KnownBatch>,
+    /// The epoch that the batch names, else the current one.
+    epoch: EpochFacts,
+}
+
+/// The device, its state, the batch id and the epoch: what nearly every upload needs, in one statement, since
+/// each further one costs as much as a row of the log.
+fn lookup(
+    conn: &Connection,
+    device_id: &DeviceId,
+    batch: Option<&Batch>,
+) -> Result<Option<Known>, StoreError> {
     let sql = concat!(
-        "SELECT d.device_ref, d.current_epoch_id, d.quarantined_bytes, ",
+        "SELECT d.device_ref, d.current_epoch_id, d.quarantined_bytes, p.body_hash, p.epoch_id, \
+         coalesce(?3, d.current_epoch_id), ",
+        columns::epoch_columns!(),
+        ", ",
         columns::state_columns!(),
         " FROM devices AS d LEFT JOIN device_current_state AS s ON s.device_ref = d.device_ref \
+         LEFT JOIN processed_batches AS p ON p.device_ref = d.device_ref AND p.batch_id = ?2 \
+         LEFT JOIN epochs AS e ON e.device_ref = d.device_ref AND e.epoch_id = coalesce(?3, d.current_epoch_id) \
          WHERE d.device_id = ?1"
     );
     let read = |row: &rusqlite::Row<'_>| {
-        let facts = DeviceFacts {
-            current_epoch: row.get(1)?,
-            quarantined_bytes: row.get::<_, i64>(2)?.unsigned_abs(),
-            state: columns::state(row, 3)?,
-        };
-        Ok((row.get(0)?, facts))
-    };
-    conn.prepare_cached(sql)
-        .and_then(|mut statement| statement.query_row([device_id], read).optional())
-        .map_err(at("looking up the device"))
-}
-
-fn lookup_batch(conn: &Connection, device_ref: i64, batch: &Batch) -> Result<Option<KnownBatch>, StoreError> {
-    let sql = "SELECT body_hash, epoch_id FROM processed_batches WHERE device_ref = ?1 AND batch_id = ?2";
-    conn.prepare_cached(sql)
-        .and_then(|mut statement| {
-            let known = |row: &rusqlite::Row<'_>| {
-                Ok(KnownBatch { body_hash: row.get::<_, BodyHash>(0)?, epoch_id: row.get(1)? })
-            };
-            statement.query_row(params![device_ref, batch.batch_id.to_key()], known).optional()
+        let batch: Option<BodyHash> = row.get(3)?;
+        Ok(Known {
+            device_ref: row.get(0)?,
+            device: DeviceFacts {
+                current_epoch: row.get(1)?,
+                quarantined_bytes: row.get::<_, i64>(2)?.unsigned_abs(),
+                state: columns::state(row, 6 + columns::EPOCH_WIDTH)?,
+            },
+            known_batch: match batch {
+                Some(body_hash) => Some(KnownBatch { body_hash, epoch_id: row.get(4)? }),
+                None => None,
+            },
+            epoch: columns::epoch(row, row.get(5)?, 6)?,
         })
-        .map_err(at("looking up the batch id"))
+    };
+    let values =
+        params![device_id, batch.map(|batch| batch.batch_id.to_key()), batch.and_then(|b| b.epoch_id)];
+    conn.prepare_cached(sql)
+        .and_then(|mut statement| statement.query_row(values, read).optional())
+        .map_err(at("looking up the device"))
 }
 
 fn known_quarantine(
@@ -149,20 +165,11 @@ fn known_quarantine(
 
 fn load_epoch(conn: &Connection, device_ref: i64, epoch_id: EpochId) -> Result<EpochFacts, StoreError> {
     let sql = concat!(
-        "SELECT e.voided_at IS NOT NULL, e.max_logged_seq, e.max_counting_seq, ",
-        columns::guard_columns!(),
+        "SELECT ",
+        columns::epoch_columns!(),
         " FROM epochs AS e WHERE e.device_ref = ?1 AND e.epoch_id = ?2"
     );
-    let read = |row: &rusqlite::Row<'_>| {
-        Ok(EpochFacts {
-            epoch_id,
-            known: true,
-            voided: row.get(0)?,
-            max_logged: row.get(1)?,
-            max_counting: row.get(2)?,
-            guard: columns::guard(row, 3)?,
-        })
-    };
+    let read = |row: &rusqlite::Row<'_>| columns::epoch(row, epoch_id, 0);
     let found = conn
         .prepare_cached(sql)
         .and_then(|mut statement| statement.query_row(params![device_ref, epoch_id], read).optional())
