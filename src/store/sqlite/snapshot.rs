@@ -42,7 +42,7 @@ pub(super) fn load(conn: &Connection, upload: &Upload, policy: &Policy) -> Resul
         let epoch = batch.and_then(|batch| batch.epoch_id).unwrap_or(EpochId::ZERO);
         return Ok(Loaded { device_ref: None, snapshot: Snapshot::unseen(epoch) });
     };
-    let Known { device_ref, device, known_batch, epoch } = known;
+    let Known { device_ref, device, batch: known_batch, epoch } = known;
     let epoch_id = batch.map_or(device.current_epoch, |batch| {
         decide::target_epoch(batch, device.current_epoch, known_batch.as_ref(), policy)
     });
@@ -98,7 +98,7 @@ fn unnamed(conn: &Connection, upload: &Upload) -> Result<Loaded, StoreError> {
 struct Known {
     device_ref: i64,
     device: DeviceFacts,
-    known_batch: Option<KnownBatch>,
+    batch: Option<KnownBatch>,
     /// The epoch that the batch names, else the current one.
     epoch: EpochFacts,
 }
@@ -122,7 +122,7 @@ fn lookup(
          WHERE d.device_id = ?1"
     );
     let read = |row: &rusqlite::Row<'_>| {
-        let batch: Option<BodyHash> = row.get(3)?;
+        let body_hash: Option<BodyHash> = row.get(3)?;
         Ok(Known {
             device_ref: row.get(0)?,
             device: DeviceFacts {
@@ -130,7 +130,7 @@ fn lookup(
                 quarantined_bytes: row.get::<_, i64>(2)?.unsigned_abs(),
                 state: columns::state(row, 6 + columns::EPOCH_WIDTH)?,
             },
-            known_batch: match batch {
+            batch: match body_hash {
                 Some(body_hash) => Some(KnownBatch { body_hash, epoch_id: row.get(4)? }),
                 None => None,
             },
