@@ -41,6 +41,7 @@ echo
 echo "Current positions:"
 curl -fsS -H "Authorization: Bearer $token" "$url/v1/devices" | sed 's/},{"device_id"/},\n{"device_id"/g' |
     sed -n 's/.*"device_id":"\([^"]*\)","epoch_id":\([0-9]*\),"last_seq":\([0-9]*\),"lat":\([-0-9.]*\),"lon":\([-0-9.]*\),.*/  \1 epoch \2 seq \3 at \4, \5/p'
+echo
 cat <<TEXT
 
 The gateway runs at $url (log: $log). Ctrl-C stops it.
