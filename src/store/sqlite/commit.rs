@@ -164,13 +164,19 @@ impl WriteConn {
 
     /// Load, decide, carry out.
     fn ingest(&mut self, upload: &Upload) -> Result<Receipt, StoreError> {
-        let loaded = snapshot::load(&self.conn, upload, &self.policy)?;
-        let deciding = AssertUnwindSafe(|| decide::decide(upload, &loaded.snapshot, &self.policy));
-        let plan = catch_unwind(deciding)
-            .map_err(|_| StoreError::new(StoreErrorKind::Refused, "deciding this upload panicked"))?
-            .map_err(|decide::QuarantineFull| {
-                StoreError::new(StoreErrorKind::QuarantineFull, "the device's quarantine is full")
-            })?;
+        // The rules of the domain run in here, with whatever a body made of them; nothing is written yet.
+        let deciding = AssertUnwindSafe(|| {
+            let loaded = snapshot::load(&self.conn, upload, &self.policy)?;
+            let plan = decide::decide(upload, &loaded.snapshot, &self.policy).map_err(
+                |decide::QuarantineFull| {
+                    StoreError::new(StoreErrorKind::QuarantineFull, "the device's quarantine is full")
+                },
+            )?;
+            Ok((loaded, plan))
+        });
+        let (loaded, plan) = catch_unwind(deciding).unwrap_or_else(|_| {
+            Err(StoreError::new(StoreErrorKind::Refused, "deciding this upload panicked"))
+        })?;
         let device_ref = apply::touch_device(&self.conn, loaded.device_ref, upload, &plan)?;
         if let Ok(batch) = &upload.content {
             apply::append(&self.conn, device_ref, upload, batch, &plan, &mut self.counters)?;
