@@ -12,7 +12,9 @@ log=run/tidegate.log
 
 cargo build --locked --release
 mkdir -p run
-: >"$log"
+# A gateway that runs already writes there, too: look only at what is new.
+touch "$log"
+said=$(wc -l <"$log")
 "$tidegate" serve --listen "$listen" --store "$store" 2>>"$log" &
 gateway=$!
 trap 'kill "$gateway" 2>/dev/null || true; wait "$gateway" 2>/dev/null || true' EXIT
@@ -20,13 +22,13 @@ trap 'exit 0' INT TERM
 
 # Ready is a line of the log; a gateway that cannot start ends, and its log says why.
 for _ in $(seq 100); do
-    url=$(sed -n 's/.*listening on \(http:[^ ]*\).*/\1/p' "$log")
+    url=$(tail -n +$((said + 1)) "$log" | sed -n 's/.*listening on \(http:[^ ]*\).*/\1/p')
     [ -n "$url" ] && break
     kill -0 "$gateway" 2>/dev/null || break
     sleep 0.1
 done
 if [ -z "$url" ]; then
-    cat "$log" >&2
+    tail -n +$((said + 1)) "$log" >&2
     exit 1
 fi
 

@@ -35,7 +35,7 @@ pub(super) struct Send {
     /// Batch files; - is stdin
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The gateway
+    /// The gateway, without a path
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     url: String,
     /// The device; needed where it cannot be read from the file

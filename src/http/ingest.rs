@@ -26,6 +26,7 @@ use crate::domain::time::Timestamp;
 use crate::domain::upload::Upload;
 use crate::ops::metrics::Refusal;
 use crate::ops::secrets::Secrets;
+use crate::store::StoreErrorKind;
 
 /// The path of the route.
 pub(super) const PATH: &str = "/v1/batches";
@@ -54,12 +55,12 @@ pub(super) async fn other_method() -> Response<Body> {
 
 /// Stores a batch of records, each record once.
 ///
-/// The body is JSON, plain or compressed, signed as sent. The status alone is what firmware needs; with
+/// The body is plain JSON, signed as sent; compressed bodies and CBOR are kept in quarantine. The status alone is what firmware needs; with
 /// `Prefer: return=minimal` nothing else is sent.
 #[utoipa::path(
     post, path = PATH, tag = "uploading", request_body(
         content = BatchBody, content_type = "application/json",
-        description = "Signed over the bytes as sent; gzip, zlib and zstd are told by their first bytes"),
+        description = "Signed over the bytes as sent; no `Content-Type` is needed"),
     params(
         ("X-Device-Id" = String, Header, description = "The device that signs"),
         ("X-Signature" = String, Header, description = "HMAC-SHA256 of the body under the device's key: `sha256=<hex>`, hex or base64; several are tried in turn"),
@@ -68,6 +69,7 @@ pub(super) async fn other_method() -> Response<Body> {
     responses(
         (status = 200, description = "Stored, or known already", body = ReceiptBody),
         (status = 202, description = "Authentic but not usable: kept for a person", body = ReceiptBody),
+        (status = 400, description = "The body broke off; nothing stored", body = ProblemBody, content_type = "application/problem+json"),
         (status = 401, description = "Signature missing or wrong; nothing stored", body = ProblemBody, content_type = "application/problem+json"),
         (status = 408, description = "The body fell silent; nothing stored", body = ProblemBody, content_type = "application/problem+json"),
         (status = 413, description = "Over the body limit as sent; nothing stored", body = ProblemBody, content_type = "application/problem+json"),
@@ -179,7 +181,7 @@ fn refusal(code: Code) -> Refusal {
     match code {
         Code::BodyTooLarge => Refusal::TooLarge,
         Code::BodyTimeout | Code::BodyBroken => Refusal::Unfinished,
-        Code::Unavailable => Refusal::Unavailable,
+        Code::Unavailable | Code::QuarantineFull => Refusal::Unavailable,
         Code::SignatureMissing
         | Code::SignatureMismatch
         | Code::DeviceIdMissing
@@ -214,7 +216,15 @@ async fn finish(
     }
     let receipt = gateway.writer.submit(upload).await;
     drop((held, underway));
-    let receipt = receipt.map_err(|error| Problem::from_store(&error))?;
+    let receipt = receipt.map_err(|error| {
+        if error.kind() == StoreErrorKind::QuarantineFull {
+            tracing::warn!(
+                device_id = device,
+                "the device's quarantine is full: it gets 503 for what would add to it"
+            );
+        }
+        Problem::from_store(&error)
+    })?;
     tracing::debug!(device_id = device, status = receipt.status.code(), reason = ?receipt.reason, "upload taken");
     Ok(receipt)
 }

@@ -10,7 +10,7 @@ use axum::response::IntoResponse;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::store::StoreError;
+use crate::store::{StoreError, StoreErrorKind};
 
 /// Least and greatest seconds of a `Retry-After`; the spread keeps a fleet from coming back at once.
 const RETRY_SECONDS: std::ops::RangeInclusive<u32> = 5..=30;
@@ -64,6 +64,8 @@ codes! {
     MethodNotAllowed = METHOD_NOT_ALLOWED "method_not_allowed" "The method does not exist here",
     /// Nothing can be stored or read now.
     Unavailable = SERVICE_UNAVAILABLE "unavailable" "The gateway cannot do this now",
+    /// The device's quarantine is full, and this upload would add to it.
+    QuarantineFull = SERVICE_UNAVAILABLE "quarantine_full" "The device's quarantine is full",
     /// A fault of the gateway.
     Internal = INTERNAL_SERVER_ERROR "internal" "The gateway failed",
 }
@@ -126,6 +128,11 @@ impl Problem {
 
     /// A failed store operation. What the store said goes to the log and nowhere else.
     pub(crate) fn from_store(error: &StoreError) -> Self {
+        if error.kind() == StoreErrorKind::QuarantineFull {
+            let detail = "Nothing was stored. Bodies that can be used whole are still taken; the rest must wait until \
+                          the operator makes room.";
+            return Self::new(Code::QuarantineFull, detail);
+        }
         if error.retryable() {
             // The writer and readers of the store log the failure itself; a line a request would be a flood.
             tracing::debug!(kind = ?error.kind(), error = error.chain(), "store is not available");

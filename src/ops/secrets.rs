@@ -138,6 +138,12 @@ pub struct Completed {
 }
 
 impl Configured {
+    /// Whether a webhook lane has secrets.
+    pub(crate) fn has_lanes(&self) -> bool {
+        let lanes = [&self.secrets.presence, &self.secrets.resources, &self.secrets.documents];
+        lanes.iter().any(|secrets| !secrets.is_empty())
+    }
+
     pub(crate) fn read(reader: &mut Reader) -> Self {
         let mut configured = Self::default();
         for key in NEEDED {

@@ -83,7 +83,8 @@ impl Uploader {
             let pause = backoff::pause(attempt, asked, random());
             let told = format!("{why}; try {attempt} of {} in {:.1} s", self.retries, pause.as_secs_f64());
             tell(&told);
-            self.runtime.block_on(tokio::time::sleep(pause));
+            // Made inside: a timer needs its runtime around it from the start.
+            self.runtime.block_on(async { tokio::time::sleep(pause).await });
         }
     }
 

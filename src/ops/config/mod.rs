@@ -172,6 +172,9 @@ pub fn load(
                 .to_owned(),
         );
     }
+    if secrets.has_lanes() {
+        warnings.push("this version has no webhook lanes: their secrets are checked and not used".to_owned());
+    }
     let effective = SETTINGS.iter().map(|setting| reader.describe(setting)).collect();
     let faults = reader.into_faults();
     if faults.is_empty() { Ok(Loaded { config, log, secrets, warnings, effective }) } else { Err(faults) }

@@ -33,6 +33,17 @@ fn send(folder: &Folder, url: &str, body: &str, more: &[&str]) -> Done {
 }
 
 #[test]
+fn send_tries_again_as_often_as_told() {
+    let folder = Folder::new();
+    let body = Tracker::new("t").body("a", None, &records(1, 1)).to_string();
+    // Port 1 of this machine: nobody listens there.
+    let done = send(&folder, "http://127.0.0.1:1", &body, &["--retry", "1"]);
+    assert_eq!((done.code, done.out.as_str()), (Some(1), ""), "{}", done.err);
+    assert_eq!(done.err.matches("try 1 of 1").count(), 1, "{}", done.err);
+    assert!(!done.err.contains("panicked"), "{}", done.err);
+}
+
+#[test]
 fn send_exits_0_only_if_acknowledged() {
     let folder = Folder::new();
     let gateway = Gateway::start_with(serve(&folder).env("TIDEGATE_BUSY_TIMEOUT_S", "1"));
