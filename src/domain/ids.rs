@@ -163,6 +163,12 @@ pub struct Key {
     pub seq: Seq,
 }
 
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "epoch {} seq {}", self.epoch_id, self.seq)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

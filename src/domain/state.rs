@@ -1,5 +1,7 @@
 //! The current state of a device and the law it obeys.
 
+use std::fmt;
+
 use super::ids::Key;
 use super::record::{Fix, Record};
 use super::time::Timestamp;
@@ -28,6 +30,22 @@ pub struct State {
     pub battery: Option<f64>,
     /// `None` while no counting entry has a fix.
     pub position: Option<Position>,
+}
+
+impl fmt::Display for State {
+    /// For a person who compares two states: all that they can differ in.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, received {}", self.key, self.received_at)?;
+        if let Some(recorded_at) = self.recorded_at {
+            write!(f, ", recorded {recorded_at}")?;
+        }
+        if let Some(battery) = self.battery {
+            write!(f, ", battery {battery}")?;
+        }
+        let Some(position) = &self.position else { return f.write_str(", no position") };
+        write!(f, ", position {}, {} of {}", position.fix.lat, position.fix.lon, position.key)?;
+        position.recorded_at.map_or(Ok(()), |recorded_at| write!(f, " recorded {recorded_at}"))
+    }
 }
 
 impl State {

@@ -3,6 +3,8 @@
 
 mod rows;
 
+use std::fmt;
+
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use self::rows::Rows;
@@ -67,9 +69,17 @@ impl Report {
         }
     }
 
-    fn expect<T: PartialEq + std::fmt::Debug>(&mut self, whose: &str, what: &str, stored: &T, log: &T) {
+    fn expect<T: PartialEq + fmt::Display>(
+        &mut self,
+        whose: &str,
+        what: &str,
+        stored: impl Into<Option<T>>,
+        log: impl Into<Option<T>>,
+    ) {
+        let (stored, log) = (stored.into(), log.into());
         if stored != log {
-            self.differ(format!("{whose}: {what} is {stored:?}, the log says {log:?}"));
+            let told = |value: Option<T>| value.map_or_else(|| "none".to_owned(), |value| value.to_string());
+            self.differ(format!("{whose}: {what} is {}, the log says {}", told(stored), told(log)));
         }
     }
 }
@@ -111,10 +121,10 @@ impl DeviceCheck<'_> {
         let Some(stored) = read::lookup_device(self.conn, self.id)? else { return Ok(()) };
         let current = epochs.iter().filter(|epoch| !epoch.voided).map(|epoch| epoch.epoch_id).max();
         let report = &mut *self.report;
-        report.expect(&whose, "the state", &stored.state, &log.state);
-        report.expect(&whose, "the current epoch", &stored.current_epoch_id, &current.unwrap_or_default());
-        report.expect(&whose, "the number of held entries", &stored.held, &log.held);
-        report.expect(&whose, "the number of conflicts", &stored.conflicts, &log.conflicts);
+        report.expect::<State>(&whose, "the state", stored.state, log.state);
+        report.expect(&whose, "the current epoch", stored.current_epoch_id, current.unwrap_or_default());
+        report.expect(&whose, "the number of held entries", stored.held, log.held);
+        report.expect(&whose, "the number of conflicts", stored.conflicts, log.conflicts);
         self.batches(device_ref, &whose, log.entries)?;
         self.quarantine(device_ref, &whose, stored.quarantined)
     }
@@ -194,8 +204,8 @@ impl DeviceCheck<'_> {
             .and_then(|mut statement| statement.query_row(params![device_ref, epoch_id], |row| row.get(0)))
             .map_err(at("checking an epoch"))?;
         let whose = format!("device {}, epoch {epoch_id}", self.id);
-        self.report.expect(&whose, "the greatest logged seq", &epoch.max_logged, &logged);
-        self.report.expect(&whose, "the greatest counting seq", &epoch.max_counting, &greatest);
+        self.report.expect::<Seq>(&whose, "the greatest logged seq", epoch.max_logged, logged);
+        self.report.expect::<Seq>(&whose, "the greatest counting seq", epoch.max_counting, greatest);
         Ok(())
     }
 
@@ -244,8 +254,8 @@ impl DeviceCheck<'_> {
             })
             .map_err(at("checking the quarantine"))?;
         self.report.out.quarantined += open.unsigned_abs();
-        self.report.expect(whose, "the number of quarantine entries", &stored, &open.unsigned_abs());
-        self.report.expect(whose, "the size of its quarantine", &stored_bytes, &bytes);
+        self.report.expect(whose, "the number of quarantine entries", stored, open.unsigned_abs());
+        self.report.expect(whose, "the size of its quarantine", stored_bytes, bytes);
         Ok(())
     }
 }
@@ -312,6 +322,6 @@ fn check_owners(conn: &Connection, report: &mut Report) -> Result<(), StoreError
             |row| Ok((row.get(0)?, row.get(1)?)),
         )
         .map_err(at("checking the quarantine"))?;
-    report.expect("the store", "the size of the quarantine of bodies without a device", &stored, &bytes);
+    report.expect("the store", "the size of the quarantine of bodies without a device", stored, bytes);
     Ok(())
 }
