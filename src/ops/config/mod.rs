@@ -218,6 +218,7 @@ fn read_store_options(reader: &mut Reader, default: &StoreOptions) -> StoreOptio
         },
         busy_timeout: reader.seconds("busy_timeout_s", 1..=300, default.busy_timeout),
         cache_bytes: reader.number("sqlite_cache_bytes", 1 << 20..=1 << 34, default.cache_bytes),
+        checkpoint_pages: reader.number("sqlite_checkpoint_pages", 16..=1 << 20, default.checkpoint_pages),
         readers: reader.size("readers", 1..=64, default.readers),
     }
 }

@@ -109,6 +109,7 @@ pub const SETTINGS: &[Setting] = &[
     ),
     plain("busy_timeout_s", "5", "Seconds to wait for a database that somebody else holds"),
     plain("sqlite_cache_bytes", "16777216", "Bytes of page cache of the writing connection"),
+    plain("sqlite_checkpoint_pages", "8000", "Pages of the write-ahead log at which they are written back"),
     plain("readers", "4", "Readers of the store at work at once"),
 ];
 

@@ -102,6 +102,7 @@ fn every_setting_is_read() {
         group_bytes_max = 15000
         busy_timeout_s = 16
         sqlite_cache_bytes = 1700000
+        sqlite_checkpoint_pages = 1900
         readers = 18
     "#;
     let seconds = Duration::from_secs;
@@ -128,6 +129,7 @@ fn every_setting_is_read() {
     assert_eq!((limits.decoded_bytes_max, limits.records_max, limits.zero_position), (4096, 3, true));
     let store = &config.store_options;
     assert_eq!((store.busy_timeout, store.cache_bytes, store.readers), (seconds(16), 1_700_000, 18));
+    assert_eq!(store.checkpoint_pages, 1900);
     let policy = Policy { reused_batch_id: ReusedBatchId::Ingest, quarantine_bytes_max: 5000, guard_days: 1 };
     assert_eq!(store.policy, policy);
     let writer = &config.writer;

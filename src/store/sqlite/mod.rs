@@ -35,10 +35,6 @@ use commit::WriteConn;
 use connection::Readers;
 use error::at;
 
-/// WAL pages at which a checkpoint runs: 8,000 × 4 KiB = 32 MiB. Between 4,000 and 16,000 it makes no
-/// measurable difference to throughput; less is less to replay after a crash.
-const CHECKPOINT_PAGES: i32 = 8000;
-
 /// An open SQLite store.
 #[derive(Debug)]
 pub(super) struct SqliteStore {
@@ -49,6 +45,8 @@ pub(super) struct SqliteStore {
     writer: Option<Mutex<WriteConn>>,
     /// Pages in the WAL after the last commit.
     wal_pages: Arc<AtomicI32>,
+    /// How many of them make a checkpoint.
+    checkpoint_pages: i32,
     /// Held, not used: keeps a second process out.
     _lock: Option<File>,
 }
@@ -69,7 +67,8 @@ impl SqliteStore {
         .map_err(at("setting up the database"))?;
         let writer = WriteConn::new(conn, files::Identity::of(path)?, options.policy.clone())?;
         let readers = Readers::new(path, options.busy_timeout, options.readers);
-        Ok(Self { writer: Some(Mutex::new(writer)), readers, wal_pages, _lock: Some(lock) })
+        let checkpoint_pages = i32::try_from(options.checkpoint_pages).unwrap_or(i32::MAX);
+        Ok(Self { writer: Some(Mutex::new(writer)), readers, wal_pages, checkpoint_pages, _lock: Some(lock) })
     }
 
     /// Opens an existing database for reading, also while a gateway writes to it.
@@ -83,7 +82,7 @@ impl SqliteStore {
             let why = format!("the database has version {version}, this binary needs {}", migrate::VERSION);
             return Err(StoreError::new(StoreErrorKind::Unusable, why));
         }
-        Ok(Self { writer: None, readers, wal_pages: Arc::default(), _lock: None })
+        Ok(Self { writer: None, readers, wal_pages: Arc::default(), checkpoint_pages: i32::MAX, _lock: None })
     }
 
     fn with_writer<T>(
@@ -125,7 +124,7 @@ impl Store for SqliteStore {
     }
 
     fn maintain(&self) -> Result<(), StoreError> {
-        if self.wal_pages.load(Ordering::Relaxed) < CHECKPOINT_PAGES {
+        if self.wal_pages.load(Ordering::Relaxed) < self.checkpoint_pages {
             return Ok(());
         }
         self.with_writer(|writer| {

@@ -10,7 +10,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
 use super::verify;
-use crate::support::gateway::{Folder, Gateway, PATIENCE};
+use crate::support::gateway::{Folder, Gateway, PATIENCE, serve};
 use crate::support::link::{Link, request};
 use crate::support::tracker::{Tracker, record, records};
 
@@ -151,7 +151,8 @@ enum End {
 
 /// One life of the gateway: load, and its end in the middle of it.
 fn live(folder: &Folder, members: &mut [Member], acknowledged_before: usize, end: End) {
-    let gateway = Gateway::start(folder);
+    // So few pages that nearly every group is followed by a checkpoint, for the kill to fall into.
+    let gateway = Gateway::start_with(serve(folder).env("TIDEGATE_SQLITE_CHECKPOINT_PAGES", "64"));
     let ending = AtomicBool::new(false);
     let (acknowledge, acknowledged): (_, Receiver<()>) = channel();
     std::thread::scope(|scope| {

@@ -46,3 +46,28 @@ fn an_upload_that_fails_half_way_fails_alone() {
         assert_eq!(found.quarantined, quarantined, "{id}");
     }
 }
+
+/// Written back into the database, the log starts again from the front: it does not grow with what is stored.
+#[test]
+fn the_write_ahead_log_is_written_back() {
+    let mut bed = Bed::sqlite();
+    bed.options.checkpoint_pages = 64;
+    let StoreUrl::Sqlite(path) = bed.url.clone();
+    let wal = path.with_extension("db-wal");
+    let tracker = Tracker::new("t");
+    let store = bed.store();
+    let mut largest = 0;
+    for n in 0..200 {
+        let upload =
+            tracker.upload(&tracker.body(&n.to_string(), None, &records(n * 20, n * 20 + 19)), at(0));
+        assert!(store.commit_uploads(&[upload]).iter().all(Result::is_ok));
+        store.maintain().expect("a checkpoint");
+        largest = largest.max(std::fs::metadata(&wal).expect("the log").len());
+    }
+    let database = std::fs::metadata(&path).expect("the database").len();
+    // A page and its frame's header, 64 of them and the pages of one more group.
+    assert!(largest < (64 + 32) * (4096 + 24), "{largest}");
+    assert!(database > 200 * 20 * 40, "the records are in the database itself: {database}");
+    drop(store);
+    bed.verify();
+}
