@@ -77,8 +77,10 @@ pub(super) fn guard(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Guard>>
 /// Columns of `epochs AS e`, read by [`epoch`].
 macro_rules! epoch_columns {
     () => {
-        "e.epoch_id IS NOT NULL, e.voided_at IS NOT NULL, e.max_logged_seq, e.max_counting_seq, \
-         e.guard_window, e.guard_next_seq, e.guard_raised_at"
+        concat!(
+            "e.epoch_id IS NOT NULL, e.voided_at IS NOT NULL, e.max_logged_seq, e.max_counting_seq, ",
+            $crate::store::sqlite::columns::guard_columns!()
+        )
     };
 }
 pub(super) use epoch_columns;

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rusqlite::Connection;
 
 use super::apply::{self, Counters};
-use super::error::{at, inconsistent, is_failed_sync};
+use super::error::{at, at_sync, fail_stop, inconsistent};
 use super::files::Identity;
 use super::{law, lift, snapshot};
 use crate::domain::decide::{self, Plan, Policy, StateMove};
@@ -65,8 +65,7 @@ impl WriteConn {
     }
 
     fn quarantine_alone(&mut self, upload: &Upload, error: &StoreError) -> Result<Receipt, StoreError> {
-        tracing::error!(error = error.chain(), "an upload cannot be stored: it goes to quarantine");
-        let failed = upload.clone().into_internal_error(error.chain());
+        let failed = failed(upload, error);
         self.try_group(std::slice::from_ref(&failed), Self::upload)?
             .pop()
             .unwrap_or_else(|| Err(error.share()))
@@ -91,12 +90,7 @@ impl WriteConn {
 
     fn commit(&mut self) -> Result<(), StoreError> {
         self.file.check()?;
-        self.conn.execute_batch("COMMIT").map_err(|error| {
-            if is_failed_sync(&error) {
-                fail_stop(&error);
-            }
-            at("committing")(error)
-        })
+        self.conn.execute_batch("COMMIT").map_err(at_sync("committing"))
     }
 
     fn roll_back(&self) {
@@ -124,14 +118,10 @@ impl WriteConn {
             Ok(receipt) => Ok(Ok(receipt)),
             Err(error) if error.kind() == StoreErrorKind::QuarantineFull => Ok(Err(error)),
             Err(error) if error.retryable() || self.conn.is_autocommit() => Err(error),
-            Err(error) => {
-                tracing::error!(error = error.chain(), "an upload cannot be stored: it goes to quarantine");
-                let failed = upload.clone().into_internal_error(error.chain());
-                match self.in_savepoint(&failed) {
-                    Err(error) if error.kind() != StoreErrorKind::QuarantineFull => Err(error),
-                    result => Ok(result),
-                }
-            }
+            Err(error) => match self.in_savepoint(&failed(upload, &error)) {
+                Err(error) if error.kind() != StoreErrorKind::QuarantineFull => Err(error),
+                result => Ok(result),
+            },
         }
     }
 
@@ -223,9 +213,8 @@ impl WriteConn {
     }
 }
 
-/// Ends the process: after a failed sync, or when a transaction can neither be committed nor rolled back, no
-/// later answer of this process could be trusted. A supervisor restarts it; the log on disk decides what holds.
-pub(super) fn fail_stop(error: &rusqlite::Error) -> ! {
-    tracing::error!(%error, "the disk failed: ending the process so that nothing is acknowledged without being stored");
-    std::process::abort()
+/// An upload that cannot be stored, as one for the quarantine.
+fn failed(upload: &Upload, error: &StoreError) -> Upload {
+    tracing::error!(error = error.chain(), "an upload cannot be stored: it goes to quarantine");
+    upload.clone().into_internal_error(error.chain())
 }

@@ -33,7 +33,7 @@ use crate::store::{
 };
 use commit::WriteConn;
 use connection::Readers;
-use error::at;
+use error::{at, at_sync};
 
 /// An open SQLite store.
 #[derive(Debug)]
@@ -107,14 +107,10 @@ fn in_transaction<T>(
     let run = || {
         let tx = rusqlite::Transaction::new_unchecked(conn, rusqlite::TransactionBehavior::Immediate)?;
         let result = work(&tx)?;
-        tx.commit().inspect_err(|error| {
-            if error::is_failed_sync(error) {
-                commit::fail_stop(error);
-            }
-        })?;
+        tx.commit()?;
         Ok(result)
     };
-    run().map_err(at(context))
+    run().map_err(at_sync(context))
 }
 
 impl Store for SqliteStore {
@@ -130,12 +126,7 @@ impl Store for SqliteStore {
         self.with_writer(|writer| {
             // PASSIVE never waits: what a reader still needs is left for the next time.
             let checkpoint = writer.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-            checkpoint.map_err(|error| {
-                if error::is_failed_sync(&error) {
-                    commit::fail_stop(&error);
-                }
-                at("writing the WAL back")(error)
-            })
+            checkpoint.map_err(at_sync("writing the WAL back"))
         })
     }
 

@@ -90,6 +90,14 @@ fn fills_and_recovers(gateway: &Gateway, free: impl FnOnce()) -> Uploads {
     uploads
 }
 
+/// Stops in good order, and said of its trouble what an operator needs.
+fn stops_having_told(gateway: Gateway) {
+    gateway.terminate();
+    let (code, said) = gateway.ended();
+    assert_eq!(code, Some(0), "{said}");
+    expect_told(&said);
+}
+
 /// What the gateway said of it: a line when it could not store and one when it could again, however many tried.
 /// Twice at most: after an upload that did not fit a duplicate may have.
 fn expect_told(said: &str) {
@@ -111,10 +119,7 @@ fn a_file_that_cannot_grow() {
         assert_eq!(lifted.code, Some(0), "{}", lifted.err);
     });
     verify(&folder);
-    gateway.terminate();
-    let (code, said) = gateway.ended();
-    assert_eq!(code, Some(0), "{said}");
-    expect_told(&said);
+    stops_having_told(gateway);
     let gateway = Gateway::start(&folder);
     uploads.check(&mut gateway.link());
     verify(&folder);
@@ -181,10 +186,7 @@ fn a_full_disk() {
     std::fs::write(&filler, vec![0; bytes]).expect("there is room at first");
     fills_and_recovers(&gateway, || std::fs::remove_file(&filler).expect("removed"));
     disk.verify(&gateway, &folder);
-    gateway.terminate();
-    let (code, said) = gateway.ended();
-    assert_eq!(code, Some(0), "{said}");
-    expect_told(&said);
+    stops_having_told(gateway);
 }
 
 #[test]
@@ -205,10 +207,7 @@ fn a_database_that_somebody_holds() {
     assert_eq!(link.get("/readyz").status, 200);
     uploads.check(&mut link);
     verify(&folder);
-    gateway.terminate();
-    let (code, said) = gateway.ended();
-    assert_eq!(code, Some(0), "{said}");
-    expect_told(&said);
+    stops_having_told(gateway);
 }
 
 #[test]
@@ -233,10 +232,7 @@ fn a_data_folder_that_is_moved_away() {
     assert_eq!(uploads.send(&mut link).status, 200);
     assert_eq!(link.get("/readyz").status, 200);
     uploads.check(&mut link);
-    gateway.terminate();
-    let (code, said) = gateway.ended();
-    assert_eq!(code, Some(0), "{said}");
-    expect_told(&said);
+    stops_having_told(gateway);
     let gateway = Gateway::start(&folder);
     uploads.check(&mut gateway.link());
     verify(&folder);
