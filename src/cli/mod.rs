@@ -8,6 +8,7 @@ mod serve;
 mod settings;
 mod terminal;
 mod verify;
+mod web;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -3,20 +3,14 @@
 use std::time::Duration;
 
 use reqwest::header::RETRY_AFTER;
-use reqwest::redirect::Policy;
-use reqwest::{Client, Response, StatusCode, Url};
+use reqwest::{Client, StatusCode, Url};
 use tokio::runtime::Runtime;
 
 use super::super::Failure;
+use super::super::web::{chain, client, read_body, route};
 use super::backoff;
 use crate::domain::ids::DeviceId;
 use crate::domain::signature::{SIGNATURE_LEN, sign};
-
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest silence of the gateway: it answers after its commit, so within its queue's patience.
-const READ_TIMEOUT: Duration = Duration::from_mins(2);
-/// Most bytes of an answer that are kept: receipts and problems are far smaller.
-const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 /// What the gateway said.
 pub(super) struct Answer {
@@ -44,11 +38,7 @@ pub(super) struct Uploader {
 impl Uploader {
     /// `url` is the gateway's, without the route.
     pub(super) fn new(url: &str, minimal: bool, retries: u32) -> Result<Self, Failure> {
-        let route = format!("{}/v1/batches", url.trim_end_matches('/'));
-        let url = Url::parse(&route)
-            .ok()
-            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
-            .ok_or_else(|| Failure::fault("--url", "is not http://host:port or https://host"))?;
+        let url = route(url, "/v1/batches")?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -107,40 +97,6 @@ impl Uploader {
             body: read_body(response).await?,
         })
     }
-}
-
-fn client(url: &Url) -> Result<Client, Failure> {
-    // Fails only where the process has a provider already, which then serves as well.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut builder = Client::builder()
-        .connect_timeout(CONNECT_TIMEOUT)
-        .read_timeout(READ_TIMEOUT)
-        .redirect(Policy::none())
-        .http1_title_case_headers();
-    if url.scheme() == "http" {
-        // Plain HTTP must also work on a machine without certificates.
-        builder = builder.tls_certs_only([]);
-    }
-    builder.build().map_err(|error| Failure::Failed(format!("cannot start a client: {}", chain(&error))))
-}
-
-/// The body in one line, cut at [`ANSWER_BYTES_MAX`]; what a terminal would obey becomes a blank.
-async fn read_body(mut response: Response) -> Result<String, String> {
-    let mut bytes = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| chain(&error))? {
-        bytes.extend_from_slice(&chunk);
-        if bytes.len() > ANSWER_BYTES_MAX {
-            bytes.truncate(ANSWER_BYTES_MAX);
-            break;
-        }
-    }
-    let text = String::from_utf8_lossy(&bytes).replace(char::is_control, " ");
-    Ok(text.trim().to_owned())
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Only spreads retries; without random numbers they are not spread.

@@ -1,0 +1,58 @@
+//! HTTP as the commands speak it to a gateway.
+
+use std::time::Duration;
+
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response, Url};
+
+use super::Failure;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest silence of the gateway: it answers after its commit, so within its queue's patience.
+const READ_TIMEOUT: Duration = Duration::from_mins(2);
+/// Most bytes of an answer that are kept: receipts and problems are far smaller.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// A route of the gateway at `url`, which has no path of its own but may have a prefix.
+pub(super) fn route(url: &str, path: &str) -> Result<Url, Failure> {
+    Url::parse(&format!("{}{path}", url.trim_end_matches('/')))
+        .ok()
+        .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+        .ok_or_else(|| Failure::fault("--url", "is not http://host:port or https://host"))
+}
+
+/// A client for this gateway: no redirects, and no certificates needed for plain HTTP.
+pub(super) fn client(url: &Url) -> Result<Client, Failure> {
+    // Fails only where the process has a provider already, which then serves as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .read_timeout(READ_TIMEOUT)
+        .redirect(Policy::none())
+        .http1_title_case_headers();
+    if url.scheme() == "http" {
+        // Plain HTTP must also work on a machine without certificates.
+        builder = builder.tls_certs_only([]);
+    }
+    builder.build().map_err(|error| Failure::Failed(format!("cannot start a client: {}", chain(&error))))
+}
+
+/// The body in one line, cut at [`ANSWER_BYTES_MAX`]; what a terminal would obey becomes a blank.
+pub(super) async fn read_body(mut response: Response) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| chain(&error))? {
+        bytes.extend_from_slice(&chunk);
+        if bytes.len() > ANSWER_BYTES_MAX {
+            bytes.truncate(ANSWER_BYTES_MAX);
+            break;
+        }
+    }
+    let text = String::from_utf8_lossy(&bytes).replace(char::is_control, " ");
+    Ok(text.trim().to_owned())
+}
+
+/// An error with its causes, in one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
