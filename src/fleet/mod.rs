@@ -7,6 +7,7 @@ mod encoding;
 mod random;
 mod spell;
 mod tracker;
+mod voyage;
 
 pub use encoding::{Compression, Encoding, NotEncodable};
 pub use random::Random;
