@@ -206,7 +206,9 @@ impl<'a> Walk<'a> {
             Header::Simple(n) => self.number(format_args!("\"simple({n})\"")),
             Header::Text(len) => self.text(len)?,
             Header::Bytes(len) => self.bytes(tag, len)?,
-            Header::Array(_) | Header::Map(_) | Header::Tag(_) | Header::Break => return Err(self.malformed()),
+            Header::Array(_) | Header::Map(_) | Header::Tag(_) | Header::Break => {
+                return Err(self.malformed());
+            }
         }
         self.names_batch = false;
         Ok(())

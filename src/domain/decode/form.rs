@@ -98,7 +98,8 @@ mod tests {
             assert_eq!(Form::of(body), form, "{body:02x?}");
         }
         // Every window size, at each of the four levels that a header can name.
-        for header in [0x7801, 0x785e, 0x789c, 0x78da, 0x6881, 0x5885, 0x4889, 0x388d, 0x2891, 0x1895, 0x0899_u16]
+        for header in
+            [0x7801, 0x785e, 0x789c, 0x78da, 0x6881, 0x5885, 0x4889, 0x388d, 0x2891, 0x1895, 0x0899_u16]
         {
             assert_eq!(Form::of(&header.to_be_bytes()), Form::Packed(Zlib), "{header:04x}");
         }

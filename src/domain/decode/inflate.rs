@@ -121,7 +121,8 @@ impl Output {
                 self.whole.reserve_exact(start.max(room).min(left));
             }
             self.whole.resize(start + room, 0);
-            let got = reader.read(&mut self.whole[start..]).map_err(|error| self.broken(&error.to_string()))?;
+            let got =
+                reader.read(&mut self.whole[start..]).map_err(|error| self.broken(&error.to_string()))?;
             self.whole.truncate(start + got);
             if got == 0 {
                 return Ok(());
