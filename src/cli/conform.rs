@@ -25,9 +25,9 @@ Plays the cases that the binary brings along, or those of --cases, against the g
 TAP version 14 to stdout: a line a case, under each failed one the request, what was expected and what came.
 
 Uploads are signed with keys derived from the fleet key: --fleet-key, or else as `tidegate send` finds it. States and
-tracks are read with --token, epochs reset with --admin-token. Where the fleet key is found in the configuration, so
-are these, as first of read_tokens and admin_tokens; with --fleet-key they must be given. Steps that need a token
-which is not there are counted as not checked.
+tracks are read with --token, epochs reset with --admin-token; where they are not given they are the first of the
+configuration's read_tokens and admin_tokens, unless --fleet-key says that the gateway is another one. Steps that
+need a token which is not there are counted as not checked.
 
 Every run gives the devices of its cases fresh ids, so a gateway can be checked again and again; what it stores stays
 there. A case whose ids cannot be changed is skipped where the gateway knows them.

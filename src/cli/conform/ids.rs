@@ -24,12 +24,11 @@ pub(super) struct Named {
 /// Gives the devices of a case the ids of this run.
 pub(super) fn name(case: &Case, tag: &str, keep: bool) -> Named {
     let ids = ids_of(case);
-    if !keep && case.ids != Ids::AsWritten {
-        if let Some(renamed) = rename(case, &ids, tag) {
-            return Named { case: renamed, kept: Vec::new() };
-        }
+    let renamed = if keep || case.ids == Ids::AsWritten { None } else { rename(case, &ids, tag) };
+    match renamed {
+        Some(renamed) => Named { case: renamed, kept: Vec::new() },
+        None => Named { case: case.clone(), kept: ids },
     }
-    Named { case: case.clone(), kept: ids }
 }
 
 /// Every valid id that a case names.
@@ -43,7 +42,7 @@ fn ids_of(case: &Case) -> Vec<String> {
     for step in &case.steps {
         match step {
             Step::State { device, .. } | Step::Track { device, .. } | Step::Reset { device, .. } => {
-                add(device)
+                add(device);
             }
             Step::Upload(upload) => {
                 add(&upload.signer);

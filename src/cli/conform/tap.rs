@@ -42,7 +42,9 @@ impl Report {
             Outcome::Passed { unchecked: 0 } => terminal.print(&format!("ok {at} - {name}")),
             Outcome::Passed { unchecked } => {
                 terminal.print(&format!("ok {at} - {name}"))?;
-                terminal.print(&format!("# {unchecked} steps of it were not checked: no read token"))
+                terminal.print(&format!(
+                    "# steps of it that were not checked, for want of a read token: {unchecked}"
+                ))
             }
             Outcome::Skipped(why) => terminal.print(&format!("ok {at} - {name} # SKIP {}", escape(why))),
             Outcome::Failed(failed) => {
@@ -56,7 +58,7 @@ impl Report {
     pub(super) fn end(&self, terminal: &mut Terminal) -> std::io::Result<()> {
         let Self { passed, failed, skipped, unchecked } = self;
         terminal.print(&format!(
-            "# {passed} passed, {failed} failed, {skipped} skipped; {unchecked} steps were not checked"
+            "# {passed} passed, {failed} failed, {skipped} skipped; steps not checked: {unchecked}"
         ))
     }
 

@@ -1,11 +1,14 @@
 //! The binary as others run it: killed, stopped, out of space, started twice.
 
 mod cli;
+mod conform;
 mod crash;
 mod help;
+mod protocol;
 mod readme;
 mod shutdown;
 mod start;
+mod wire_bytes;
 mod write_errors;
 
 use std::process::Command;
