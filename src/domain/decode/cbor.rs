@@ -344,3 +344,6 @@ fn broken_off() -> Fault {
 fn invalid(detail: String) -> Fault {
     Fault::new(Reason::EncodingInvalid, detail)
 }
+
+#[cfg(test)]
+mod tests;

@@ -54,9 +54,12 @@ pub(super) const fn begins_gzip(bytes: &[u8]) -> bool {
     matches!(bytes, [0x1f, 0x8b, ..])
 }
 
+/// The first bytes of a zstd frame that has content.
+pub(super) const ZSTD_FRAME: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
 /// Whether a zstd frame begins here, or one that decoders skip.
-pub(super) const fn begins_zstd(bytes: &[u8]) -> bool {
-    matches!(bytes, [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
+pub(super) fn begins_zstd(bytes: &[u8]) -> bool {
+    bytes.starts_with(&ZSTD_FRAME) || matches!(bytes, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
 }
 
 /// The header of RFC 1950: deflate with a window of 2^8 to 2^15 bytes (0x78 is the usual 32 KiB, small firmware
