@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use http_body::Frame;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Body, Client, Method};
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -76,7 +76,7 @@ impl Request {
         let mut headers = vec![
             ("X-Device-Id".to_owned(), upload.signer.clone()),
             ("X-Signature".to_owned(), "sha256={hex}".to_owned()),
-            (CONTENT_TYPE.to_string(), "application/json".to_owned()),
+            ("Content-Type".to_owned(), "application/json".to_owned()),
         ];
         for (name, lines) in &upload.headers {
             headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
@@ -97,7 +97,7 @@ impl Request {
 
     /// A change with a token.
     pub(super) fn post(path: String, body: &Value, token: &str) -> Self {
-        let headers = vec![(CONTENT_TYPE.to_string(), "application/json".to_owned())];
+        let headers = vec![("Content-Type".to_owned(), "application/json".to_owned())];
         let (body, token) = (body.to_string().into_bytes(), Some(token.to_owned()));
         Self { method: Method::POST, path, headers, body, chunked: false, token }
     }
