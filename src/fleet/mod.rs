@@ -5,10 +5,12 @@
 
 mod encoding;
 mod random;
+mod rename;
 mod spell;
 mod tracker;
 
 pub use encoding::{Compression, Encoding, NotEncodable};
 pub use random::Random;
+pub use rename::rename;
 pub use spell::spell;
 pub use tracker::Tracker;

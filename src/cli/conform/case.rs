@@ -12,6 +12,7 @@ use crate::fleet::Encoding;
 /// The cases that the binary brings along.
 const BUILT_IN: &[(&str, &str)] = &[
     ("telemetry.json", include_str!("../../../fixtures/cases/telemetry.json")),
+    ("encodings.json", include_str!("../../../fixtures/cases/encodings.json")),
     ("protocol.json", include_str!("../../../fixtures/cases/protocol.json")),
 ];
 

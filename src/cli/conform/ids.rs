@@ -1,14 +1,16 @@
 //! Fresh device ids for every run: a gateway that has seen a device before rightly answers otherwise.
 //!
 //! An id keeps what a case may be about (leading zeros, case, being told apart from another) and gets the run's tag
-//! behind it; one near the longest gets it in place of its end. Where a body can only be changed without changing
-//! its length (CBOR counts its bytes), so do all ids of that case. Where nothing fits, the ids stay as written, and
-//! the run asks the gateway first whether it knows them.
+//! behind it; one near the longest gets it in place of its end. Where a body cannot be encoded anew with other ids (the
+//! bytes themselves are the subject), all ids of that case keep their length, since CBOR counts it, and are replaced as
+//! they stand. Where they do not even stand there, the ids stay as written, and the run asks the gateway first
+//! whether it knows them.
 
 use serde_json::Value;
 
 use super::case::{Case, Content, Ids, Step, Upload};
 use crate::domain::ids::{DEVICE_ID_LEN_MAX, DeviceId};
+use crate::fleet;
 
 /// What stays of an id whose end gives way to the tag, at least.
 const STEM_LEN_MIN: usize = 3;
@@ -24,7 +26,11 @@ pub(super) struct Named {
 /// Gives the devices of a case the ids of this run.
 pub(super) fn name(case: &Case, tag: &str, keep: bool) -> Named {
     let ids = ids_of(case);
-    let renamed = if keep || case.ids == Ids::AsWritten { None } else { rename(case, &ids, tag) };
+    let renamed = if keep || case.ids == Ids::AsWritten {
+        None
+    } else {
+        [false, true].into_iter().find_map(|same_length| rename(case, &ids, tag, same_length))
+    };
     match renamed {
         Some(renamed) => Named { case: renamed, kept: Vec::new() },
         None => Named { case: case.clone(), kept: ids },
@@ -76,9 +82,8 @@ fn is_opaque(upload: &Upload) -> bool {
     matches!(&upload.content, Content::Bytes(bytes) if std::str::from_utf8(bytes).is_err())
 }
 
-fn rename(case: &Case, ids: &[String], tag: &str) -> Option<Case> {
-    let opaque = |step: &Step| matches!(step, Step::Upload(upload) if is_opaque(upload));
-    let same_length = case.ids == Ids::Judged && case.steps.iter().any(opaque);
+/// `None` where the ids cannot be changed, of any length or (`same_length`) of the same one.
+fn rename(case: &Case, ids: &[String], tag: &str, same_length: bool) -> Option<Case> {
     let mut pairs = Vec::new();
     for id in ids {
         let fresh = fresh(id, tag, same_length)?;
@@ -89,7 +94,7 @@ fn rename(case: &Case, ids: &[String], tag: &str) -> Option<Case> {
     }
     let mut renamed = case.clone();
     for step in &mut renamed.steps {
-        rename_step(step, &pairs, case.ids == Ids::Fresh)?;
+        rename_step(step, &pairs, same_length, case.ids == Ids::Fresh)?;
     }
     Some(renamed)
 }
@@ -104,7 +109,7 @@ fn fresh(id: &str, tag: &str, same_length: bool) -> Option<String> {
 }
 
 /// `None` where the step's body would no longer say what it said.
-fn rename_step(step: &mut Step, pairs: &[(String, String)], trusted: bool) -> Option<()> {
+fn rename_step(step: &mut Step, pairs: &[(String, String)], same_length: bool, trusted: bool) -> Option<()> {
     match step {
         Step::State { device, expect, .. } => {
             rename_text(device, pairs);
@@ -121,7 +126,7 @@ fn rename_step(step: &mut Step, pairs: &[(String, String)], trusted: bool) -> Op
             let named =
                 upload.headers.iter_mut().filter(|(name, _)| name.eq_ignore_ascii_case("x-device-id"));
             named.flat_map(|(_, lines)| lines).for_each(|line| rename_text(line, pairs));
-            let found = rename_content(upload, pairs);
+            let found = rename_content(upload, pairs, same_length);
             if trusted {
                 return Some(());
             }
@@ -129,7 +134,7 @@ fn rename_step(step: &mut Step, pairs: &[(String, String)], trusted: bool) -> Op
                 rename_text(&mut named, pairs);
                 named
             });
-            // A body that names its device in a spelling of its own, or under compression, names another now.
+            // A body that names its device in a spelling of its own, or where nobody can see it, names another now.
             if expected != named_in(upload) || (is_opaque(upload) && !found) {
                 return None;
             }
@@ -153,22 +158,28 @@ fn rename_value(value: &mut Value, pairs: &[(String, String)]) {
     }
 }
 
-/// Replaces the ids as JSON spells them; in other bytes as they stand. Whether there were any.
-fn rename_content(upload: &mut Upload, pairs: &[(String, String)]) -> bool {
+/// Replaces the ids where the body names them. Whether it does.
+fn rename_content(upload: &mut Upload, pairs: &[(String, String)], same_length: bool) -> bool {
     let opaque = is_opaque(upload);
-    let mut found = false;
-    for (id, fresh) in pairs {
-        let (id, fresh) =
-            if opaque { (id.clone(), fresh.clone()) } else { (format!("\"{id}\""), format!("\"{fresh}\"")) };
-        match &mut upload.content {
-            Content::Text(text) => {
-                found |= text.contains(&id);
-                *text = text.replace(&id, &fresh);
+    match &mut upload.content {
+        Content::Bytes(bytes) if opaque && same_length => pairs
+            .iter()
+            .fold(false, |found, (id, fresh)| replace(bytes, id.as_bytes(), fresh.as_bytes()) | found),
+        Content::Bytes(bytes) => match fleet::rename(bytes, pairs) {
+            Some((renamed, found)) => {
+                *bytes = renamed;
+                found
             }
-            Content::Bytes(bytes) => found |= replace(bytes, id.as_bytes(), fresh.as_bytes()),
-        }
+            None => false,
+        },
+        Content::Text(text) => match fleet::rename(text.as_bytes(), pairs) {
+            Some((renamed, found)) => {
+                *text = String::from_utf8(renamed).unwrap_or_default();
+                found
+            }
+            None => false,
+        },
     }
-    found
 }
 
 fn replace(bytes: &mut Vec<u8>, from: &[u8], to: &[u8]) -> bool {
@@ -229,17 +240,19 @@ mod tests {
     }
 
     #[test]
-    fn cbor_keeps_its_length_and_what_is_compressed_stays() {
-        // {"device_id": "conform-cbor-1"} with a byte that is no UTF-8.
+    fn encoded_bodies_are_renamed_where_that_changes_nothing_else() {
         let upload = |bytes: &[u8], id: &str| {
             use base64::Engine as _;
             let coded = base64::engine::general_purpose::STANDARD.encode(bytes);
             format!(r#"{{"raw_b64":"{coded}","as":"{id}","expect":{{"status":200}}}}"#)
         };
-        let done = named("judged", &upload(b"\xa1\x69device_id\x6econform-cbor-1", "conform-cbor-1"));
-        assert_eq!(body(&done, 0), b"\xa1\x69device_id\x6econfo-0a1b2c3d");
+        let done = named("judged", &upload(b"\xa1\x69device_id\x62d1", "d1"));
+        assert_eq!(body(&done, 0), b"\xa1\x69device_id\x6bd1-0a1b2c3d");
+        // Of no stated length: bytes that our encoder would not make again.
+        let done = named("judged", &upload(b"\xbf\x69device_id\x6econform-cbor-1\xff", "conform-cbor-1"));
+        assert_eq!(body(&done, 0), b"\xbf\x69device_id\x6econfo-0a1b2c3d\xff");
         assert!(done.kept.is_empty());
-        for (bytes, id) in [(&b"\xa1\x69device_id\x62d1"[..], "d1"), (b"\x1f\x8bxyz", "conform-gzip-1")] {
+        for (bytes, id) in [(&b"\xbf\x69device_id\x62d1\xff"[..], "d1"), (b"\x1f\x8bxyz", "conform-gzip-1")] {
             assert_eq!(named("judged", &upload(bytes, id)).kept, [id]);
         }
         assert!(named("fresh", &upload(b"\x1f\x8bxyz", "conform-gzip-1")).kept.is_empty());

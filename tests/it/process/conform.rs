@@ -32,7 +32,9 @@ fn the_binary_passes_every_time() {
         assert!(closing.ends_with("; steps not checked: 0") && closing.contains(" 0 failed"), "{closing}");
         let skipped = cases(&done.out, "ok ").into_iter().filter(|case| case.contains(" # SKIP "));
         let skipped: Vec<_> = skipped.filter(|case| !case.contains("no route to reset an epoch")).collect();
-        assert_eq!(skipped, Vec::<String>::new(), "{turn}");
+        // Bodies that are damaged or packed in an odd way are the same ones again, and the gateway knows them now.
+        let known = |case: &String| case.contains(" is known to this gateway; use a fresh one");
+        assert!(skipped.len() <= 12 * turn && skipped.iter().all(known), "{turn}: {skipped:#?}");
     }
     // Its receipts say so, too.
     verify(&folder);
