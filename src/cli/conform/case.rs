@@ -18,6 +18,8 @@ const BUILT_IN: &[(&str, &str)] = &[
 
 /// Longest body that `pad_to` makes.
 const PADDED_BYTES_MAX: usize = 64 << 20;
+/// Most records that `repeat` makes.
+const REPEATED_MAX: u64 = 1_000_000;
 
 /// A history of one or a few devices, each step with the right answer.
 #[derive(Clone, Debug)]
@@ -129,6 +131,7 @@ struct StepFile {
     #[serde(alias = "json")]
     raw: Option<String>,
     raw_b64: Option<String>,
+    repeat: Option<u64>,
     encoding: Option<String>,
     pad_to: usize,
     chunked: bool,
@@ -200,8 +203,16 @@ fn check_upload(step: StepFile, expect: Expect) -> Result<Upload, String> {
     if encoding != Encoding::default() && step.raw_b64.is_some() {
         return Err("raw_b64 is sent as it is, without an encoding".to_owned());
     }
+    if step.repeat.is_some() && step.upload.is_none() {
+        return Err("repeat goes with upload".to_owned());
+    }
     let content = match (step.upload, step.raw, step.raw_b64) {
-        (Some(batch), ..) => Content::Text(Value::Object(batch).to_string()),
+        (Some(mut batch), ..) => {
+            if let Some(times) = step.repeat {
+                repeat(&mut batch, times)?;
+            }
+            Content::Text(Value::Object(batch).to_string())
+        }
         (_, Some(text), _) => Content::Text(text),
         (_, _, Some(coded)) => {
             Content::Bytes(STANDARD.decode(coded).map_err(|error| format!("raw_b64: {error}"))?)
@@ -224,6 +235,25 @@ fn check_upload(step: StepFile, expect: Expect) -> Result<Upload, String> {
         headers: headers.collect::<Result<_, _>>()?,
         expect,
     })
+}
+
+/// Makes one record stand so many times, its `seq` rising by one.
+fn repeat(batch: &mut Map<String, Value>, times: u64) -> Result<(), String> {
+    let fault = || format!("repeat is at most {REPEATED_MAX} and takes one record with a seq");
+    let Some(Value::Array(records)) = batch.get_mut("records") else { return Err(fault()) };
+    let [Value::Object(record)] = records.as_slice() else { return Err(fault()) };
+    let first = record.get("seq").and_then(Value::as_u64).ok_or_else(fault)?;
+    if times > REPEATED_MAX {
+        return Err(fault());
+    }
+    let mut record = record.clone();
+    *records = (0..times)
+        .map(|more| {
+            record.insert("seq".to_owned(), first.saturating_add(more).into());
+            Value::Object(record.clone())
+        })
+        .collect();
+    Ok(())
 }
 
 fn check_header(name: String, value: Value) -> Result<(String, Vec<String>), String> {
@@ -283,6 +313,14 @@ mod tests {
     }
 
     #[test]
+    fn a_record_is_repeated_with_rising_seqs() {
+        let step = r#"{"upload":{"records":[{"seq":7,"x":1}]},"repeat":2,"as":"d","expect":{"status":200}}"#;
+        let cases = read(&format!(r#"[{{"name":"n","source":"s","steps":[{step}]}}]"#)).expect("a case");
+        let Step::Upload(upload) = &cases[0].steps[0] else { panic!("an upload") };
+        assert_eq!(upload.body(), br#"{"records":[{"seq":7,"x":1},{"seq":8,"x":1}]}"#);
+    }
+
+    #[test]
     fn what_is_misspelt_is_a_fault() {
         let one = |step: &str| read(&format!(r#"[{{"name":"n","source":"s","steps":[{step}]}}]"#));
         assert!(one(r#"{"state":"d","expect":{}}"#).is_ok());
@@ -299,6 +337,8 @@ mod tests {
             (r#"{"raw_b64":"*","as":"d","expect":{"status":200}}"#, "raw_b64"),
             (r#"{"raw":"","as":"d","headers":{"X":"a\nb"},"expect":{"status":200}}"#, "header X"),
             (r#"{"raw":"","as":"d","headers":{"X":7},"expect":{"status":200}}"#, "header X"),
+            (r#"{"upload":{"records":[]},"repeat":2,"as":"d","expect":{"status":200}}"#, "repeat"),
+            (r#"{"raw":"","repeat":2,"as":"d","expect":{"status":200}}"#, "repeat"),
             (r#"{"track":"d","expect":{}}"#, "keys"),
         ] {
             let fault = one(step).expect_err(step);
