@@ -4,12 +4,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 before=$(mktemp -d)
 trap 'rm -rf "$before"' EXIT
-cp -R schema tests "$before"
+cp -R schema tests docs fixtures "$before"
 make --silent schema >"$before/log" 2>&1 || {
     cat "$before/log" >&2
     exit 1
 }
-for folder in schema tests; do
+for folder in schema tests docs fixtures; do
     diff -ru "$before/$folder" "$folder" || {
         echo "generated files are out of date: 'make schema' has just rewritten them; commit what it changed" >&2
         exit 1

@@ -206,7 +206,7 @@ fn every_source_file_is_compiled() {
 #[test]
 fn documents_name_files_that_exist() {
     let mut missing = Vec::new();
-    for document in ["README.md", "ARCHITECTURE.md"] {
+    for document in ["README.md", "ARCHITECTURE.md", "docs/protocol.md", "fixtures/cases/README.md"] {
         let text = fs::read_to_string(root().join(document)).expect("the document");
         for quoted in text.split('`').skip(1).step_by(2) {
             let looks_like_path = ["src/", "tests/", "schema/", "fixtures/", "benches/", "docs/", "scripts/"]

@@ -60,6 +60,11 @@ impl fmt::Debug for Hidden {
 }
 
 impl FleetKeyFlag {
+    /// Whether it stands on the command line.
+    pub(super) fn is_given(&self) -> bool {
+        self.fleet_key.is_some()
+    }
+
     /// The key that was given, or else the first of the configuration or of the data directory.
     pub(super) fn resolve(&self, settings: &StoreSettings, terminal: &Terminal) -> Result<FleetKey, Failure> {
         if let Some(Hidden(text)) = &self.fleet_key {

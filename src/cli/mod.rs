@@ -1,5 +1,6 @@
 //! The commands, one file each. Data goes to stdout, the rest to stderr.
 
+mod conform;
 mod failure;
 mod keys;
 mod reload;
@@ -24,6 +25,7 @@ Examples:
   tidegate keys derive track-exp-084            the key to flash into that tracker
   tidegate send batch.json                      sign and upload a batch as that tracker would
   tidegate verify                               check the whole database while the gateway runs
+  tidegate conform http://127.0.0.1:8080        check a running gateway against the contract's cases
 
 Every command that needs the store or its keys reads the same configuration: flags over TIDEGATE_… in
 the environment over tidegate.toml. Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.";
@@ -44,6 +46,7 @@ enum Command {
     #[command(subcommand)]
     Keys(keys::Keys),
     Verify(verify::Verify),
+    Conform(conform::Conform),
 }
 
 /// Runs the command that the arguments (the program's name first) name, and says how it went.
@@ -61,6 +64,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, terminal: &mut Termina
         Command::Send(command) => send::run(&command, terminal),
         Command::Keys(command) => keys::run(&command, terminal),
         Command::Verify(command) => verify::run(&command, terminal),
+        Command::Conform(command) => conform::run(&command, terminal),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

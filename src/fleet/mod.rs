@@ -5,11 +5,13 @@
 
 mod encoding;
 mod random;
+mod rename;
 mod spell;
 mod tracker;
 mod voyage;
 
 pub use encoding::{Compression, Encoding, NotEncodable};
 pub use random::Random;
+pub use rename::rename;
 pub use spell::spell;
 pub use tracker::Tracker;

@@ -126,6 +126,20 @@ impl Secrets {
 pub struct Configured {
     secrets: Secrets,
     missing: Vec<&'static str>,
+    first_tokens: Vec<FirstToken>,
+}
+
+/// The first token of a list as it is presented, for the commands that speak to the gateway. `Debug` hides it.
+#[derive(Clone)]
+struct FirstToken {
+    key: &'static str,
+    text: String,
+}
+
+impl fmt::Debug for FirstToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.key)
+    }
 }
 
 /// Secrets after the data directory was asked for what was not configured.
@@ -153,7 +167,12 @@ impl Configured {
                     reader
                         .fault(key, "is set but empty; give at least one entry, or leave it out altogether");
                 }
-                Some(entries) => configured.take(key, &entries, reader),
+                Some(entries) => {
+                    configured.take(key, &entries, reader);
+                    if let Some(entry) = entries.first().filter(|_| key.ends_with("_tokens")) {
+                        configured.first_tokens.push(FirstToken { key, text: bare_token(entry) });
+                    }
+                }
             }
         }
         for key in LANES {
@@ -204,6 +223,21 @@ impl Configured {
         Ok(Completed { secrets: self.secrets, generated })
     }
 
+    /// The first token of a role as it is presented, for commands that speak to the gateway: configured, or of the
+    /// data directory's file. `None` where there is none.
+    pub fn first_token(&self, role: Role, data_dir: &Path) -> Result<Option<String>, Vec<Fault>> {
+        let wanted = match role {
+            Role::Read => "read_tokens",
+            Role::Admin => "admin_tokens",
+        };
+        if let Some(first) = self.first_tokens.iter().find(|first| first.key == wanted) {
+            return Ok(Some(first.text.clone()));
+        }
+        let table = read_file(&data_dir.join(FILE)).map_err(|fault| vec![fault])?.unwrap_or_default();
+        let first = table.get(wanted).and_then(|list| list.as_array()?.first()?.as_str());
+        Ok(first.map(bare_token))
+    }
+
     /// The first fleet key, for commands that sign or derive: configured, or of the data directory's file.
     pub fn first_fleet_key(mut self, data_dir: &Path) -> Result<FleetKey, Vec<Fault>> {
         let path = data_dir.join(FILE);
@@ -220,6 +254,11 @@ impl Configured {
             vec![Fault::new("fleet_keys", format!("is neither configured nor in {}", path.display()))]
         })
     }
+}
+
+/// A configured token without its name.
+fn bare_token(entry: &str) -> String {
+    entry.split_once(':').map_or(entry, |(_, token)| token).to_owned()
 }
 
 fn take(secrets: &mut Secrets, key: &str, table: &toml::Table, path: &Path) -> Vec<Fault> {

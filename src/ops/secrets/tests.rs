@@ -50,6 +50,20 @@ fn the_first_start_generates_and_later_ones_read() {
 }
 
 #[test]
+fn commands_get_the_first_token_as_it_is_presented() {
+    let data = tempfile::tempdir().expect("a folder");
+    let first = |configured: &Configured, role| configured.first_token(role, data.path()).expect("reads");
+    assert_eq!(first(&configured(&[]), Role::Read), None);
+    let file = "read_tokens = [\"desk:cccccccccccccccc\"]\nadmin_tokens = [\"dddddddddddddddd\"]\n";
+    write(&data.path().join(FILE), file, 0o600);
+    let named = configured(&[("TIDEGATE_READ_TOKENS", "wall:aaaaaaaaaaaaaaaa,bbbbbbbbbbbbbbbb")]);
+    assert_eq!(first(&named, Role::Read).as_deref(), Some("aaaaaaaaaaaaaaaa"));
+    assert_eq!(first(&named, Role::Admin).as_deref(), Some("dddddddddddddddd"));
+    assert_eq!(first(&configured(&[]), Role::Read).as_deref(), Some("cccccccccccccccc"));
+    assert!(!format!("{named:?}").contains("aaaa"), "{named:?}");
+}
+
+#[test]
 fn nothing_is_generated_beside_devices() {
     let data = tempfile::tempdir().expect("a folder");
     let faults = configured(&[("TIDEGATE_FLEET_KEYS", "not-to-be-printed")])

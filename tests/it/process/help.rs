@@ -13,6 +13,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["keys", "derive"], "keys-derive"),
     (&["keys", "new"], "keys-new"),
     (&["verify"], "verify"),
+    (&["conform"], "conform"),
 ];
 
 #[test]

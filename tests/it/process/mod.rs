@@ -2,11 +2,14 @@
 
 mod bombs;
 mod cli;
+mod conform;
 mod crash;
 mod help;
+mod protocol;
 mod readme;
 mod shutdown;
 mod start;
+mod wire_bytes;
 mod write_errors;
 
 use std::process::Command;
