@@ -2,6 +2,7 @@
 //! code has which status; no text from below HTTP ever gets in.
 
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 
 use axum::body::Body;
 use axum::http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -13,7 +14,9 @@ use utoipa::ToSchema;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// Least and greatest seconds of a `Retry-After`; the spread keeps a fleet from coming back at once.
-const RETRY_SECONDS: std::ops::RangeInclusive<u32> = 5..=30;
+const RETRY_SECONDS: RangeInclusive<u32> = 5..=30;
+/// The same where a person has to make room first.
+const RETRY_SECONDS_OF_PEOPLE: RangeInclusive<u32> = 600..=1800;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $status:ident $code:literal $title:literal,)+) => {
@@ -168,8 +171,8 @@ impl Problem {
         };
         *response.status_mut() = status;
         let headers = response.headers_mut();
-        if self.code == Code::Unavailable {
-            headers.insert(RETRY_AFTER, HeaderValue::from(retry_after()));
+        if let Some(seconds) = self.code.retry_seconds() {
+            headers.insert(RETRY_AFTER, HeaderValue::from(drawn(&seconds)));
         }
         if let Some(scheme) = self.challenge {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(scheme));
@@ -187,9 +190,20 @@ impl IntoResponse for Problem {
     }
 }
 
+impl Code {
+    /// Between which numbers of seconds the client may be told to wait, where waiting helps.
+    const fn retry_seconds(self) -> Option<RangeInclusive<u32>> {
+        match self {
+            Self::Unavailable => Some(RETRY_SECONDS),
+            Self::QuarantineFull => Some(RETRY_SECONDS_OF_PEOPLE),
+            _ => None,
+        }
+    }
+}
+
 /// Seconds to wait, drawn anew for every answer.
-fn retry_after() -> u32 {
-    let (least, greatest) = (*RETRY_SECONDS.start(), *RETRY_SECONDS.end());
+fn drawn(seconds: &RangeInclusive<u32>) -> u32 {
+    let (least, greatest) = (*seconds.start(), *seconds.end());
     // Without randomness the middle still is a fair answer.
     getrandom::u32().map_or(least.midpoint(greatest), |random| least + random % (greatest - least + 1))
 }
@@ -247,8 +261,12 @@ mod tests {
 
     #[test]
     fn retries_are_spread() {
-        let drawn: HashSet<_> = (0..200).map(|_| retry_after()).collect();
-        assert!(drawn.iter().all(|seconds| RETRY_SECONDS.contains(seconds)));
-        assert!(drawn.len() > 5, "{drawn:?}");
+        for (code, range) in [(Code::Unavailable, 5..=30), (Code::QuarantineFull, 600..=1800)] {
+            let told = || Problem::new(code, "x").respond(true).headers()[RETRY_AFTER].clone();
+            let seconds = || told().to_str().expect("digits").parse::<u32>().expect("a number");
+            let drawn: HashSet<_> = (0..200).map(|_| seconds()).collect();
+            assert!(drawn.iter().all(|seconds| range.contains(seconds)), "{drawn:?}");
+            assert!(drawn.len() > 5, "{drawn:?}");
+        }
     }
 }
