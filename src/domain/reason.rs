@@ -57,6 +57,8 @@ reasons! {
         DecodedTooLarge = "decoded_too_large",
         /// A compression or format the gateway does not take.
         UnsupportedEncoding = "unsupported_encoding",
+        /// Compressed data or CBOR that is damaged, breaks off, or has other bytes behind it.
+        EncodingInvalid = "encoding_invalid",
         /// The gateway itself failed on this body; nothing is wrong with its neighbours.
         InternalError = "internal_error",
         /// An element of `records` is no object.

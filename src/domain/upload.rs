@@ -130,9 +130,11 @@ impl Upload {
     }
 }
 
-/// Whether the body is no whole JSON object, so that the device it seems to name says little.
+/// Whether the body is no whole object, so that the device it seems to name says little.
 fn is_broken(content: &Result<Batch, Unreadable>) -> bool {
-    matches!(content, Err(Unreadable { reason: Reason::InvalidJson | Reason::DuplicateKey, .. }))
+    use Reason::{DecodedTooLarge, DuplicateKey, EncodingInvalid, InvalidJson};
+    let reason = content.as_ref().err().map(|unreadable| unreadable.reason);
+    matches!(reason, Some(InvalidJson | DuplicateKey | EncodingInvalid | DecodedTooLarge))
 }
 
 fn internal_error(detail: String, device_id: Option<DeviceId>, batch_id: Option<BatchId>) -> Unreadable {

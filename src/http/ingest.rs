@@ -19,7 +19,9 @@ use super::openapi::{BatchBody, ReceiptBody};
 use super::prefer;
 use super::problem::{self, Code, Problem, ProblemBody};
 use super::progress::Progress;
+use crate::domain::batch::Limits;
 use crate::domain::ids::DeviceId;
+use crate::domain::reason::Reason;
 use crate::domain::receipt::{Receipt, Status};
 use crate::domain::signature::{self, Offered, VerifiedBody};
 use crate::domain::time::Timestamp;
@@ -31,8 +33,8 @@ use crate::store::StoreErrorKind;
 /// The path of the route.
 pub(super) const PATH: &str = "/v1/batches";
 
-/// Bodies from this size are hashed and decoded on a thread that may block: at 64 KiB that takes a
-/// millisecond or so, which other connections of the same worker would wait for.
+/// Bodies from this size, as sent or as decoded, are hashed and decoded on a thread that may block: at 64 KiB
+/// that takes a millisecond or so, which other connections of the same worker would wait for.
 const LARGE: usize = 64 << 10;
 
 static X_SIGNATURE: HeaderName = HeaderName::from_static("x-signature");
@@ -55,12 +57,13 @@ pub(super) async fn other_method() -> Response<Body> {
 
 /// Stores a batch of records, each record once.
 ///
-/// The body is plain JSON, signed as sent; compressed bodies and CBOR are kept in quarantine. The status alone is what firmware needs; with
-/// `Prefer: return=minimal` nothing else is sent.
+/// The body is JSON or CBOR with the same field names, plain or packed with gzip, zlib or zstd, and signed as sent. Which it is, its
+/// first bytes tell: no header is needed, and none is believed. The status alone is what firmware needs; with `Prefer: return=minimal` nothing
+/// else is sent.
 #[utoipa::path(
     post, path = PATH, tag = "uploading", request_body(
-        content = BatchBody, content_type = "application/json",
-        description = "Signed over the bytes as sent; no `Content-Type` is needed"),
+        content((BatchBody = "application/json"), (BatchBody = "application/cbor")),
+        description = "Signed over the bytes as sent; gzip, zlib (HTTP's \"deflate\") or zstd may be around it; neither `Content-Type` nor `Content-Encoding` is needed"),
     params(
         ("X-Device-Id" = String, Header, description = "The device that signs"),
         ("X-Signature" = String, Header, description = "HMAC-SHA256 of the body under the device's key: `sha256=<hex>`, hex or base64; several are tried in turn"),
@@ -200,10 +203,11 @@ async fn finish(
     (mut held, underway): (Held, UnderwayGuard),
 ) -> Result<Receipt, Problem> {
     let device_id = claim.device_id.clone();
-    let upload = if body.len() < LARGE {
-        read(&gateway, &claim, body, received_at)
-    } else {
-        read_large(&gateway, claim, body, received_at).await?
+    let small = (body.len() < LARGE)
+        .then(|| read(&gateway, &claim, body.clone(), received_at, &small(&gateway.limits)));
+    let upload = match small {
+        Some(upload) if !upload.as_ref().is_some_and(has_outgrown) => upload,
+        _ => read_large(&gateway, claim, body, received_at).await?,
     };
     let device = device_id.as_ref().map(DeviceId::as_str);
     let Some(upload) = upload else {
@@ -229,6 +233,16 @@ async fn finish(
     Ok(receipt)
 }
 
+/// The limits under which a small body is read at once. A few compressed bytes can hold as much as the limit
+/// allows, and only decoding tells: it stops here, and what comes to more is begun again elsewhere.
+fn small(limits: &Limits) -> Limits {
+    Limits { decoded_bytes_max: limits.decoded_bytes_max.min(LARGE), ..limits.clone() }
+}
+
+fn has_outgrown(upload: &Upload) -> bool {
+    matches!(&upload.content, Err(unreadable) if unreadable.reason == Reason::DecodedTooLarge)
+}
+
 async fn read_large(
     gateway: &Arc<Gateway>,
     claim: Claim,
@@ -238,18 +252,24 @@ async fn read_large(
     // The semaphore is never closed; a permit that is not there would only mean one more thread.
     let _permit = gateway.decoders.acquire().await;
     let gateway = Arc::clone(gateway);
-    tokio::task::spawn_blocking(move || read(&gateway, &claim, body, received_at))
+    tokio::task::spawn_blocking(move || read(&gateway, &claim, body, received_at, &gateway.limits))
         .await
         .map_err(|_| Problem::internal())
 }
 
 /// Checks the signature and decodes. `None`: no signature holds.
-fn read(gateway: &Gateway, claim: &Claim, body: Bytes, received_at: Timestamp) -> Option<Upload> {
+fn read(
+    gateway: &Gateway,
+    claim: &Claim,
+    body: Bytes,
+    received_at: Timestamp,
+    limits: &Limits,
+) -> Option<Upload> {
     let shared = gateway.http.shared_fleet_key;
     let device_id = claim.device_id.as_ref();
     let verified = signature::verify(&claim.secrets.fleet_keys, device_id, shared, &claim.offered, body)?;
     let evidence = verified.clone();
-    let read = catch_unwind(AssertUnwindSafe(|| Upload::read(verified, received_at, &gateway.limits)));
+    let read = catch_unwind(AssertUnwindSafe(|| Upload::read(verified, received_at, limits)));
     Some(read.unwrap_or_else(|_| failed(evidence, received_at)))
 }
 

@@ -3,11 +3,17 @@
 //!
 //! Two passes: `quick` reads a clean body straight into a [`Batch`]; whatever it refuses is read again by
 //! `salvage`, record by record. Both apply the rules of `fields` and agree on every body that the quick pass
-//! accepts. Bytes decide the format, never a header. Compressed bodies and CBOR are recognised, not read.
+//! accepts.
+//!
+//! Bytes decide the form, never a header (`form`). One layer of compression is undone (`inflate`) and CBOR is
+//! written out as JSON (`cbor`) before that, each within the limit, so that a batch says the same in every form.
 
 mod canonical;
+mod cbor;
 mod fault;
 mod fields;
+mod form;
+mod inflate;
 mod quick;
 mod repair;
 mod salvage;
@@ -26,17 +32,38 @@ mod tests;
 
 use super::batch::{Batch, Limits, Unreadable};
 use super::reason::Reason;
+use fault::Fault;
+use form::Form;
+use inflate::inflate;
 pub use written::to_json;
 
 /// UTF-8's byte-order mark.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Reads a verified body as a batch. Takes time linear in the body (sorting keys apart) and memory of at most
-/// a small multiple of it, whatever the bytes are.
+/// Reads a verified body as a batch. Takes time linear in the decoded body (sorting keys apart) and memory of at
+/// most a small multiple of it, whatever the bytes are.
 pub fn decode(body: &[u8], limits: &Limits) -> Result<Batch, Unreadable> {
-    if let Some(encoding) = foreign_encoding(body) {
-        return Err(unreadable(Reason::UnsupportedEncoding, format!("the body is {encoding}")));
+    let packing = match Form::of(body) {
+        Form::Json => return read_json(body, limits),
+        Form::Cbor => return read_json(&cbor::to_json(body, limits.decoded_bytes_max)?, limits),
+        Form::Packed(packing) => packing,
+    };
+    let inner = inflate(packing, body, limits.decoded_bytes_max)
+        .map_err(|Fault { reason, detail }| unreadable(reason, detail))?;
+    match Form::of(&inner) {
+        Form::Json => read_json(&inner, limits),
+        Form::Cbor => {
+            let json = cbor::to_json(&inner, limits.decoded_bytes_max)?;
+            drop(inner);
+            read_json(&json, limits)
+        }
+        Form::Packed(nested) => {
+            Err(unreadable(Reason::UnsupportedEncoding, format!("the {packing} body holds {nested} again")))
+        }
     }
+}
+
+fn read_json(body: &[u8], limits: &Limits) -> Result<Batch, Unreadable> {
     if body.len() > limits.decoded_bytes_max {
         let detail = format!("{} bytes, at most {} are taken", body.len(), limits.decoded_bytes_max);
         return Err(unreadable(Reason::DecodedTooLarge, detail));
@@ -49,23 +76,21 @@ pub fn decode(body: &[u8], limits: &Limits) -> Result<Batch, Unreadable> {
     quick.map_or_else(|| salvage::read(json, limits), Ok)
 }
 
-/// What the first bytes say the body is, where that is not JSON.
-fn foreign_encoding(body: &[u8]) -> Option<&'static str> {
-    match body {
-        [0x1f, 0x8b, ..] => Some("gzip"),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("zstd"),
-        [0x78, 0x01 | 0x5e | 0x9c | 0xda, ..] => Some("zlib"),
-        // A map, or the tag that only says "this is CBOR". Neither can begin a JSON text.
-        [0xa0..=0xbf, ..] | [0xd9, 0xd9, 0xf7, ..] => Some("CBOR"),
-        _ => None,
-    }
-}
-
 /// The body without a byte-order mark in front and without NUL and white space behind.
 fn bare(body: &[u8]) -> &[u8] {
     let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
-    let padding = body.iter().rev().take_while(|b| **b == 0 || b.is_ascii_whitespace()).count();
+    let padding = body.iter().rev().take_while(|b| pads(**b)).count();
     &body[..body.len() - padding]
+}
+
+/// Whether there is nothing that counts.
+fn is_padding(behind: &[u8]) -> bool {
+    behind.iter().all(|byte| pads(*byte))
+}
+
+/// NUL and white space, which modems put behind a body.
+const fn pads(byte: u8) -> bool {
+    byte == 0 || byte.is_ascii_whitespace()
 }
 
 fn unreadable(reason: Reason, detail: String) -> Unreadable {
