@@ -91,7 +91,7 @@ static voidpf take(voidpf opaque, uInt items, uInt size) {
     if (bytes > TG_ZLIB_ARENA - tg->arena_used) return Z_NULL;
     tg->arena_used += bytes;
     if (tg->arena_used > tg->arena_peak) tg->arena_peak = tg->arena_used;
-    /* zlib 1.2.13 compares, without harm, bytes of its window that it has not yet written. */
+    /* Nothing of an earlier body may have a say in the bytes of this one. */
     memset(piece, 0, bytes);
     return piece;
 }
