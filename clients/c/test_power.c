@@ -102,6 +102,26 @@ static void harmed_slots_are_passed_over_and_counted(void) {
     CHECK(reopen() == TG_OK && tg_next_seq(&tg) == 6 && tg.counts.unreadable == 4);
 }
 
+/* A write that never reached the medium leaves the record of a lap before, or of a life before. */
+static void stale_slots_are_not_taken_for_new_ones(void) {
+    uint8_t before[TG_SLOT];
+    uint8_t *slot = world.store + 2 * TG_BLOCK + TG_SLOT;
+    fresh();
+    measure_many(0, SLOTS);
+    memcpy(before, slot, TG_SLOT);
+    while (tg_waiting(&tg) > 0) CHECK(step_for(ok).did == TG_ACKED);
+    measure_many(SLOTS, SLOTS + 4);
+    memcpy(slot, before, TG_SLOT);
+    CHECK(step_for(ok).did == TG_ACKED && tg.counts.unreadable == 1);
+    CHECK(strstr(body(), "\"seq\":16") && !strstr(body(), "\"seq\":1,") && !strstr(body(), "\"seq\":17"));
+    fresh();
+    measure_many(0, 2);
+    memset(world.store, 0, 2 * TG_BLOCK);
+    CHECK(reopen() == TG_OK && tg.epoch == 8);
+    measure_many(0, 1);
+    CHECK(reopen() == TG_OK && tg_next_seq(&tg) == 1 && tg_waiting(&tg) == 1);
+}
+
 static void a_harmed_header_costs_one_step(void) {
     unsigned copy;
     for (copy = 0; copy < 2; copy++) {
@@ -119,5 +139,6 @@ void test_power_cuts(void) {
     no_power_cut_loses_or_repeats(0xff);
     the_batch_in_flight_survives_a_restart();
     harmed_slots_are_passed_over_and_counted();
+    stale_slots_are_not_taken_for_new_ones();
     a_harmed_header_costs_one_step();
 }
