@@ -15,17 +15,20 @@ use super::settings::StoreSettings;
 use super::{Failure, Terminal};
 use crate::domain::ids::DeviceId;
 use crate::domain::signature::{FleetKey, SIGNATURE_LEN, read_key};
+use crate::fleet::Encoding;
 
 const EXAMPLES: &str = "\
-Sends each file's bytes exactly as they are, signed with the device's key: --key, or derived from the fleet key
-(--fleet-key, or else TIDEGATE_FLEET_KEYS, fleet_keys of tidegate.toml, or secrets.toml in the data directory). The
-device is the one that the file names, unless --device says otherwise. Prints the receipts to stdout, one a line.
-Exits 0 when every file was acknowledged (200 or 202), 1 otherwise.
+Sends each file's bytes exactly as they are, or with --encoding what they come to in that form, signed with the
+device's key: --key, or derived from the fleet key (--fleet-key, or else TIDEGATE_FLEET_KEYS, fleet_keys of
+tidegate.toml, or secrets.toml in the data directory). The device is the one that the file names in JSON, unless
+--device says otherwise; a file that is packed already, or CBOR, needs --device. Prints the receipts to stdout, one a
+line. Exits 0 when every file was acknowledged (200 or 202), 1 otherwise.
 
 Examples:
   tidegate send batch.json
   tidegate send --key t4myAYV8jquLB58IJOnuaJnYyehT+el8txNpupoWeJo= --url https://gateway.example batch.json
   tidegate send --device track-exp-084 - < batch.json
+  tidegate send --encoding cbor+zstd batch.json
   tidegate send --retry 5 --minimal fixtures/demo/*.json";
 
 /// Sign and upload batch files as a tracker would, and print the receipts
@@ -41,6 +44,9 @@ pub(super) struct Send {
     /// The device; needed where it cannot be read from the file
     #[arg(long, value_name = "ID", value_parser = read_device_id)]
     device: Option<DeviceId>,
+    /// Encode the file, which is JSON: json, gzip, zlib, zstd, cbor, cbor+gzip, cbor+zlib or cbor+zstd
+    #[arg(long, value_name = "FORM")]
+    encoding: Option<Encoding>,
     /// The device's own key in base64, as `tidegate keys derive` prints it
     #[arg(long, value_name = "BASE64", conflicts_with = "fleet_key")]
     key: Option<Hidden>,
@@ -104,6 +110,10 @@ fn send_file(
     let device_id = match &command.device {
         Some(device_id) => device_id.clone(),
         None => device_of(&body)?,
+    };
+    let body = match command.encoding {
+        Some(encoding) => encoding.encode(&body).map_err(|error| error.to_string())?,
+        None => body,
     };
     uploader.upload(&device_id, &key.of_device(&device_id), body, |line| {
         terminal.tell(&format!("tidegate: {}: {line}", file.display()));

@@ -3,6 +3,7 @@
 use super::ids::{BatchId, DeviceId, EpochId};
 use super::reason::Reason;
 use super::record::Record;
+use super::upload::BodyHash;
 
 /// A body that could be read as a batch.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,8 +32,11 @@ pub struct UnusableRecord {
     pub reason: Reason,
     /// The same for a person: which field, which value.
     pub detail: String,
-    /// The bytes of this element as they stood in the decoded body.
+    /// The bytes of this element as they stood in the decoded body; of CBOR, as its JSON.
     pub bytes: Vec<u8>,
+    /// Hash of its canonical spelling, so that it is one and the same in every form a batch travels in; of the
+    /// bytes where they have no such spelling.
+    pub hash: BodyHash,
 }
 
 /// An authentic body that cannot be read as a batch.

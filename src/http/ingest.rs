@@ -63,7 +63,7 @@ pub(super) async fn other_method() -> Response<Body> {
 #[utoipa::path(
     post, path = PATH, tag = "uploading", request_body(
         content((BatchBody = "application/json"), (BatchBody = "application/cbor")),
-        description = "Signed over the bytes as sent; gzip, zlib (HTTP's \"deflate\") or zstd may be around it; neither `Content-Type` nor `Content-Encoding` is needed"),
+        description = "Signed over the bytes as sent; gzip, zlib (HTTP's \"deflate\") or zstd may be around it, raw deflate may not; neither `Content-Type` nor `Content-Encoding` is needed"),
     params(
         ("X-Device-Id" = String, Header, description = "The device that signs"),
         ("X-Signature" = String, Header, description = "HMAC-SHA256 of the body under the device's key: `sha256=<hex>`, hex or base64; several are tried in turn"),

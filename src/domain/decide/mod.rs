@@ -176,7 +176,7 @@ pub fn quarantine_candidates(upload: &Upload, known: Option<&KnownBatch>) -> Vec
     match &upload.content {
         Err(unreadable) => vec![(upload.body_hash, unreadable.reason)],
         Ok(batch) => {
-            let records = batch.unusable.iter().map(|record| (body_hash(&record.bytes), record.reason));
+            let records = batch.unusable.iter().map(|record| (record.hash, record.reason));
             let reused = known.is_some_and(|known| known.body_hash != upload.body_hash);
             let body = reused.then_some((upload.body_hash, Reason::InconsistentDuplicate));
             records.chain(body).collect()

@@ -256,7 +256,7 @@ pub(super) fn single_records(
     let unusable = batch.unusable.iter().enumerate().map(|(place, record)| PlannedQuarantine {
         reason: record.reason,
         detail: record.detail.clone(),
-        hash: body_hash(&record.bytes),
+        hash: record.hash,
         bytes: QuarantinedBytes::Unusable(place),
         len: len(&record.bytes),
         index: Some(record.index),

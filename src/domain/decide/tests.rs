@@ -375,7 +375,9 @@ fn an_epoch_becomes_current_only_if_a_record_is_stored() {
     send(&mut ledger, "a", None, &[5]);
     send(&mut ledger, "b", Some(3), &[]);
     let bytes = b"7".to_vec();
-    let rubbish = UnusableRecord { index: 0, reason: Reason::RecordInvalid, detail: String::new(), bytes };
+    let hash = body_hash(&bytes);
+    let rubbish =
+        UnusableRecord { index: 0, reason: Reason::RecordInvalid, detail: String::new(), bytes, hash };
     let body = Batch { unusable: vec![rubbish.clone(), rubbish], ..batch("c", Some(3), vec![]) };
     let receipt = ledger.ingest(&upload(Ok(body), 1_000)).expect("room");
     assert_eq!(

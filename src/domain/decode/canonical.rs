@@ -34,11 +34,13 @@ pub(super) enum Depth {
     Excessive,
 }
 
-/// What to do where a value has no one meaning (a lone surrogate, a nested key twice).
+/// What to do where a value has no one meaning (a lone surrogate, a key twice).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// It is a fault.
     Strict,
+    /// Keep both members of a key; a lone surrogate is a fault. So nothing is lost.
+    Lossless,
     /// Keep what can be kept: U+FFFD for the surrogate, both members.
     Lenient,
 }
@@ -209,7 +211,7 @@ impl<'a> Writer<'a, '_> {
 
     fn unescape(&self, literal: &'a str) -> Result<Cow<'a, str>, Fault> {
         match self.mode {
-            Mode::Strict => unescape(literal).ok_or_else(Fault::text),
+            Mode::Strict | Mode::Lossless => unescape(literal).ok_or_else(Fault::text),
             Mode::Lenient => Ok(unescape_lossy(literal)),
         }
     }
@@ -342,6 +344,10 @@ mod tests {
             let mut out = String::new();
             let fault = write_value(raw, &mut out, Mode::Strict).expect_err("a fault");
             assert_eq!(fault.reason, reason, "{raw}");
+            out.clear();
+            let kept = write_value(raw, &mut out, Mode::Lossless).map_err(|fault| fault.reason);
+            assert_eq!(kept.err(), (reason == Reason::TextInvalid).then_some(reason));
+            assert!(kept.is_err() || out == lenient, "{out}");
             out.clear();
             write_value(raw, &mut out, Mode::Lenient).expect("no fault");
             assert_eq!(out, lenient);

@@ -7,7 +7,10 @@ use serde_json::Value;
 use super::decode;
 use crate::domain::batch::Limits;
 
-const CASES: &str = include_str!("../../../fixtures/cases/telemetry.json");
+const CASES: [&str; 2] = [
+    include_str!("../../../fixtures/cases/telemetry.json"),
+    include_str!("../../../fixtures/cases/encodings.json"),
+];
 
 fn body(step: &Value) -> Option<Vec<u8>> {
     if let Some(raw) = step["raw"].as_str() {
@@ -48,7 +51,8 @@ fn check(name: &str, step: &Value, fresh: bool) {
 
 #[test]
 fn the_given_cases_come_out_right() {
-    let cases: Vec<Value> = serde_json::from_str(CASES).expect("the fixture");
+    let read = |text: &str| serde_json::from_str::<Vec<Value>>(text).expect("the fixture");
+    let cases: Vec<Value> = CASES.into_iter().flat_map(read).collect();
     let mut uploads = 0;
     for case in &cases {
         let name = case["name"].as_str().expect("a name");
@@ -59,5 +63,5 @@ fn the_given_cases_come_out_right() {
             uploads += 1;
         }
     }
-    assert!(cases.len() >= 46 && uploads >= cases.len(), "{uploads} uploads of {} cases", cases.len());
+    assert!(cases.len() >= 70 && uploads >= cases.len(), "{uploads} uploads of {} cases", cases.len());
 }

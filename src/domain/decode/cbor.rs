@@ -206,7 +206,9 @@ impl<'a> Walk<'a> {
             Header::Simple(n) => self.number(format_args!("\"simple({n})\"")),
             Header::Text(len) => self.text(len)?,
             Header::Bytes(len) => self.bytes(tag, len)?,
-            Header::Array(_) | Header::Map(_) | Header::Tag(_) | Header::Break => return Err(self.malformed()),
+            Header::Array(_) | Header::Map(_) | Header::Tag(_) | Header::Break => {
+                return Err(self.malformed());
+            }
         }
         self.names_batch = false;
         Ok(())
@@ -303,7 +305,6 @@ impl<'a> Walk<'a> {
     /// Writes text with the escapes that JSON demands. Bytes that are not UTF-8 go as they are: the JSON passes
     /// know what to do with them.
     fn escaped(&mut self, text: &[u8]) -> Result<(), Fault> {
-        self.check_room(text.len())?;
         for piece in text.chunks(PIECE) {
             let mut plain_from = 0;
             for (at, byte) in piece.iter().enumerate().filter(|(_, b)| matches!(b, b'"' | b'\\' | 0..0x20)) {
@@ -342,3 +343,6 @@ fn broken_off() -> Fault {
 fn invalid(detail: String) -> Fault {
     Fault::new(Reason::EncodingInvalid, detail)
 }
+
+#[cfg(test)]
+mod tests;

@@ -54,9 +54,12 @@ pub(super) const fn begins_gzip(bytes: &[u8]) -> bool {
     matches!(bytes, [0x1f, 0x8b, ..])
 }
 
+/// The first bytes of a zstd frame that has content.
+pub(super) const ZSTD_FRAME: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
 /// Whether a zstd frame begins here, or one that decoders skip.
-pub(super) const fn begins_zstd(bytes: &[u8]) -> bool {
-    matches!(bytes, [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
+pub(super) fn begins_zstd(bytes: &[u8]) -> bool {
+    bytes.starts_with(&ZSTD_FRAME) || matches!(bytes, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
 }
 
 /// The header of RFC 1950: deflate with a window of 2^8 to 2^15 bytes (0x78 is the usual 32 KiB, small firmware
@@ -98,7 +101,8 @@ mod tests {
             assert_eq!(Form::of(body), form, "{body:02x?}");
         }
         // Every window size, at each of the four levels that a header can name.
-        for header in [0x7801, 0x785e, 0x789c, 0x78da, 0x6881, 0x5885, 0x4889, 0x388d, 0x2891, 0x1895, 0x0899_u16]
+        for header in
+            [0x7801, 0x785e, 0x789c, 0x78da, 0x6881, 0x5885, 0x4889, 0x388d, 0x2891, 0x1895, 0x0899_u16]
         {
             assert_eq!(Form::of(&header.to_be_bytes()), Form::Packed(Zlib), "{header:04x}");
         }

@@ -1,5 +1,7 @@
 //! What must hold for any body at all.
 
+mod forms;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::Value;

@@ -16,6 +16,7 @@ use crate::domain::batch::{Batch, Limits, Unreadable, UnusableRecord};
 use crate::domain::ids::{BatchId, DeviceId, EpochId};
 use crate::domain::reason::Reason;
 use crate::domain::record::Record;
+use crate::domain::upload::{BodyHash, body_hash};
 
 /// Reads a body from which padding was taken.
 pub(super) fn read(body: &[u8], limits: &Limits) -> Result<Batch, Unreadable> {
@@ -217,7 +218,8 @@ impl<'a> Elements<'a> {
                 Err(Fault { reason, detail }) => {
                     let range = origin.of(at)..origin.of(at + element.len());
                     let bytes = body.get(range).unwrap_or_default().to_vec();
-                    unusable.push(UnusableRecord { index, reason, detail, bytes });
+                    let hash = hash(&bytes);
+                    unusable.push(UnusableRecord { index, reason, detail, bytes, hash });
                 }
             }
         }
@@ -233,6 +235,14 @@ impl<'a> Elements<'a> {
         }
         count
     }
+}
+
+/// The hash of one element, whatever its spelling.
+fn hash(element: &[u8]) -> BodyHash {
+    let mut text = String::new();
+    let written = std::str::from_utf8(element)
+        .is_ok_and(|element| canonical::write_value(element, &mut text, Mode::Lossless).is_ok());
+    body_hash(if written { text.as_bytes() } else { element })
 }
 
 fn read_record<'a>(

@@ -7,7 +7,11 @@ use serde_json::Value;
 use crate::http::harness::Gateway;
 use crate::support::tracker::Tracker;
 
-const CASES: &str = include_str!("../../../fixtures/cases/telemetry.json");
+/// Every file of them.
+const FILES: [(&str, &str); 2] = [
+    ("telemetry.json", include_str!("../../../fixtures/cases/telemetry.json")),
+    ("encodings.json", include_str!("../../../fixtures/cases/encodings.json")),
+];
 
 /// Cases that need the reset of an epoch by ops, a route this gateway does not have yet.
 const WAITING: [&str; 1] = ["late batch of the old counter after a reset is held"];
@@ -85,7 +89,8 @@ fn check_step(name: &str, gateway: &Gateway, step: &Value) {
 
 #[test]
 fn every_given_case_comes_out_right() {
-    let cases: Vec<Value> = serde_json::from_str(CASES).expect("the fixture");
+    let read = |text: &str| serde_json::from_str::<Vec<Value>>(text).expect("a fixture");
+    let cases: Vec<Value> = FILES.iter().flat_map(|(_, text)| read(text)).collect();
     let gateway = Gateway::start();
     let mut waiting = Vec::new();
     for case in &cases {
@@ -103,6 +108,17 @@ fn every_given_case_comes_out_right() {
     let found = gateway.store.verify(&mut |_, _| {}).expect("verify runs");
     assert_eq!(found.differences, Vec::<String>::new());
     gateway.stop();
+}
+
+#[test]
+fn every_file_of_cases_is_run() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/cases");
+    let listing = std::fs::read_dir(folder).expect("a folder");
+    let mut found: Vec<_> = listing.map(|entry| entry.expect("an entry").file_name()).collect();
+    found.sort();
+    let mut run: Vec<_> = FILES.iter().map(|(name, _)| std::ffi::OsString::from(name)).collect();
+    run.sort();
+    assert_eq!(found, run);
 }
 
 #[test]

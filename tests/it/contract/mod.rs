@@ -1,4 +1,5 @@
 //! The contract as others will send it.
 
 mod cases;
+mod encodings;
 mod mutations;

@@ -1,6 +1,7 @@
 //! The gateway over real sockets and a real disk.
 
 mod connections;
+mod encodings;
 pub(crate) mod harness;
 mod ingest;
 mod read;

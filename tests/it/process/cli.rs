@@ -1,11 +1,12 @@
 //! The other commands, with the exit codes that scripts go by.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{lock, open, store_url};
 use crate::support::gateway::{Done, Folder, Gateway, run, serve, tidegate};
 use crate::support::tracker::{FLEET_KEY, Tracker, records};
 use tidegate::domain::signature::spell_secret;
+use tidegate::fleet::Encoding;
 
 #[test]
 fn keys_derive_computes_the_vectors() {
@@ -110,4 +111,44 @@ fn verify_of_nothing_fails() {
     assert_eq!((done.code, done.out.as_str()), (Some(1), ""));
     assert!(done.err.starts_with("tidegate: there is no "), "{}", done.err);
     assert!(!folder.database().exists(), "nothing was made");
+}
+
+#[test]
+fn send_encodes_and_leaves_alone_what_it_is_not_told_to() {
+    let folder = Folder::new();
+    let gateway = Gateway::start(&folder);
+    let url = format!("http://{}", gateway.address);
+    let tracker = Tracker::new("t");
+    let body = tracker.body("a", None, &records(1, 3)).to_string();
+    let receipt = |done: &Done| -> Value { serde_json::from_str(&done.out).expect("a receipt") };
+    for (encoding, status) in [("cbor+zstd", "processed"), ("gzip", "duplicate"), ("json", "duplicate")] {
+        let done = send(&folder, &url, &body, &["--encoding", encoding]);
+        assert_eq!((done.code, done.err.as_str()), (Some(0), ""), "{encoding}");
+        assert_eq!(receipt(&done)["status"], status, "{encoding}");
+    }
+    // What is sent is the form that was named: as many bytes as it takes were kept of a body that is no batch.
+    let rubbish = json!({"device_id": "t", "note": "x".repeat(5000)}).to_string();
+    let done = send(&folder, &url, &rubbish, &["--encoding", "cbor+zlib"]);
+    assert_eq!(receipt(&done)["reason"], "batch_id_invalid");
+    let kept = "SELECT body FROM quarantine ORDER BY rowid DESC LIMIT 1";
+    let kept: Vec<u8> = open(&folder).query_row(kept, [], |row| row.get(0)).expect("a row");
+    assert!(kept.starts_with(b"\x78\xda") && kept.len() < 200, "{} bytes", kept.len());
+
+    let packed = folder.path().join("packed");
+    std::fs::write(
+        &packed,
+        "zlib".parse::<Encoding>().expect("a form").encode(body.as_bytes()).expect("encodes"),
+    )
+    .expect("a file");
+    let file = packed.to_str().expect("text");
+    let again = |more: &[&str]| {
+        let arguments = [&["send", "--url", &url, file], more].concat();
+        run(tidegate(folder.path(), &arguments).env("TIDEGATE_FLEET_KEYS", spell_secret(FLEET_KEY)))
+    };
+    assert_eq!(receipt(&again(&["--device", "t"]))["status"], "duplicate");
+    assert!(again(&[]).err.contains("--device"));
+    let done = send(&folder, &url, "rubbish", &["--device", "t", "--encoding", "cbor"]);
+    assert!(done.code == Some(1) && done.err.contains("cannot be encoded"), "{done:?}");
+    let done = send(&folder, &url, &body, &["--encoding", "deflate"]);
+    assert!(done.code == Some(2) && done.err.contains("none of json, gzip"), "{done:?}");
 }

@@ -105,11 +105,12 @@ fn a_full_quarantine_takes_no_surplus_either() {
 
 #[test]
 fn surplus_records_are_written_out_with_their_place() {
-    let unusable = |index| UnusableRecord {
+    let unusable = |index: usize| UnusableRecord {
         index,
         reason: Reason::RecordInvalid,
         detail: String::new(),
         bytes: index.to_string().into_bytes(),
+        hash: body_hash(index.to_string().as_bytes()),
     };
     // In the array: 256 logged ones with an unusable one among them, a surplus, an unusable, two surplus ones.
     let records = versions(7, 1..MAX + 4);
