@@ -15,7 +15,7 @@ const TESTS: &[&str] = &["test.c", "test_port.c", "test_answer.c", "test_power.c
 const LIBRARY: &[&str] = &["tg_text.c", "tg_store.c", "tg_batch.c", "tg_answer.c", "tg_step.c"];
 
 /// A folder for built programs, outside the sources.
-fn folder() -> TempDir {
+pub(super) fn folder() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder")
 }
 
@@ -35,7 +35,7 @@ fn tracker(folder: &Path) -> PathBuf {
 }
 
 /// The same, as every delivery test starts it.
-fn starter(built: &TempDir) -> impl Fn(&Path) -> Command + use<> {
+pub(super) fn starter(built: &TempDir) -> impl Fn(&Path) -> Command + use<> {
     let program = tracker(built.path());
     move |here| command(&program, here)
 }

@@ -25,7 +25,7 @@ fn expected(epoch_id: u64, seq: u64) -> Value {
         record["lat"] = json!(decimal(213_069_000 - 12_345 * n, 7));
         record["lon"] = json!(decimal(-1_578_583_000 + 23_456 * n, 7));
     }
-    if seq % 7 != 0 {
+    if !seq.is_multiple_of(7) {
         record["extra"] = json!({"speed": decimal(30 + n % 60, 1)});
     }
     record

@@ -61,7 +61,7 @@ impl Sea {
             .args(["--to", &self.proxy.address.to_string(), "--device", device_id, "--key", &key(device_id)])
             .arg("--store")
             .arg(self.folder.path().join(device_id))
-            .args(["--backoff-ms", "2", "--backoff-max-ms", "20", "--idle-ms", "2500"])
+            .args(["--backoff-ms", "2", "--backoff-max-ms", "20", "--idle-ms", "4000"])
     }
 
     pub(super) fn link(&self) -> Link {
@@ -72,18 +72,18 @@ impl Sea {
     /// acknowledged makes one batch of each distinct body, and one duplicate of each further copy.
     pub(super) fn check_uploads(&self) -> Books {
         let store = format!("sqlite:{}", self.folder.database().display());
-        let verified = run_within(PATIENCE, &mut tidegate(self.folder.path(), &["verify", "--store", &store]));
+        let verified =
+            run_within(PATIENCE, &mut tidegate(self.folder.path(), &["verify", "--store", &store]));
         assert_eq!((verified.code, verified.err.as_str()), (Some(0), ""), "{}", verified.out);
         let books = self.proxy.books();
         let mut link = self.link();
-        let mut count = |name: &str| link.metric(name);
+        let mut count = |name: &str| link.metric(name).to_string().parse::<u64>().expect("a count");
         let batches = count(r#"tidegate_uploads_total{outcome="processed"}"#);
         let duplicates = count(r#"tidegate_uploads_total{outcome="duplicate"}"#);
-        assert_eq!(count(r#"tidegate_uploads_total{outcome="quarantined"}"#), 0.0);
-        assert_eq!(count(r#"tidegate_records_total{outcome="repeated"}"#), 0.0, "a batch came in other bytes");
-        let number = |n: u64| f64::from(u32::try_from(n).expect("small"));
-        assert_eq!(batches, number(books.bodies.len() as u64), "distinct bodies");
-        assert_eq!(batches + duplicates, number(books.answered), "every upload that arrived was one or the other");
+        assert_eq!(count(r#"tidegate_uploads_total{outcome="quarantined"}"#), 0);
+        assert_eq!(count(r#"tidegate_records_total{outcome="repeated"}"#), 0, "a batch came in other bytes");
+        assert_eq!(batches, books.bodies.len() as u64, "distinct bodies");
+        assert_eq!(batches + duplicates, books.answered, "every upload that arrived was one or the other");
         books
     }
 }
@@ -134,12 +134,18 @@ pub(super) fn delivers_through_a_bad_link(tracker: impl Fn(&Path) -> Command, re
     deliver(command.args(["--make", &records.to_string(), "--epoch", "7", "--batch", "8"]));
     course::check(&mut sea.link(), "ship-1", &BTreeMap::from([(7, records)]));
     let books = sea.check_uploads();
-    eprintln!("{} records: {} requests ({} bytes), {} lost, {} answers lost", records, books.requests, books.bytes,
-        books.requests_lost, books.answers_lost);
+    eprintln!(
+        "{} records: {} requests ({} bytes), {} lost, {} answers lost",
+        records, books.requests, books.bytes, books.requests_lost, books.answers_lost
+    );
     let batches = books.bodies.len() as u64;
     assert_eq!(batches, records.div_ceil(8), "batches are filled");
     assert!(books.answers_lost > 0 && books.requests_lost > 0, "the link was not bad: {books:?}");
-    assert_eq!(books.answered, batches + books.answers_lost, "a lost answer costs one more copy and nothing else");
+    assert_eq!(
+        books.answered,
+        batches + books.answers_lost,
+        "a lost answer costs one more copy and nothing else"
+    );
     assert_eq!(books.requests, batches + books.answers_lost + books.requests_lost, "so does a lost request");
 }
 

@@ -142,9 +142,9 @@ impl Shared {
         let mut random = self.random.lock().expect("no panic");
         let mut loss = || {
             let lost = random.once_in(3);
-            let how = match random.below(10) {
+            let how = match random.below(20) {
                 0 => Loss::Silence,
-                1..5 => Loss::Half,
+                1..10 => Loss::Half,
                 _ => Loss::Cut,
             };
             (lost && self.lossy).then_some(how)
