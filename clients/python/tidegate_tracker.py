@@ -163,18 +163,18 @@ def decimal(number, digits):
 
 
 def pack(data):
-    """zlib (RFC 1950) with a window of 2 KiB; None where this build cannot compress."""
+    """zlib (RFC 1950) with a window of 1 KiB; None where this build cannot compress."""
     try:
         import deflate
         import io
     except ImportError:
         import zlib
 
-        packer = zlib.compressobj(9, zlib.DEFLATED, 11, 4)
+        packer = zlib.compressobj(9, zlib.DEFLATED, 10, 2)
         return packer.compress(data) + packer.flush()
     try:
         out = io.BytesIO()
-        packer = deflate.DeflateIO(out, deflate.ZLIB, 11)
+        packer = deflate.DeflateIO(out, deflate.ZLIB, 10)
         packer.write(data)
         packer.close()
         return out.getvalue()
