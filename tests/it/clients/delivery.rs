@@ -150,27 +150,27 @@ pub(super) fn delivers_through_a_bad_link(tracker: impl Fn(&Path) -> Command, re
 }
 
 /// Killed again and again while an upload is under way: no seq is used twice, no record lost, and the batch in
-/// flight goes out again in the same bytes.
+/// flight goes out again in the same bytes, also where the next life would choose another one.
 pub(super) fn survives_kills(tracker: impl Fn(&Path) -> Command) {
     let sea = Sea::new();
-    let command = || {
+    let command = |batch: u64| {
         let mut command = tracker(sea.folder.path());
         sea.fit_out(&mut command, "ship-2");
-        command.args(["--make", "240", "--epoch", "3", "--batch", "6", "--every-ms", "1"]);
+        command.args(["--make", "240", "--epoch", "3", "--every-ms", "1", "--batch", &batch.to_string()]);
         command
     };
     let mut next_seq = 0;
-    for round in 0..6 {
-        let underway = Underway::start(&mut command());
+    for life in 0..6 {
+        let underway = Underway::start(&mut command(4 + life % 3));
         assert_eq!(said(&underway.first, "epoch"), 3, "{}", underway.first);
         let next = said(&underway.first, "next seq");
         assert!(next >= next_seq, "went back from {next_seq}: {}", underway.first);
         next_seq = next;
-        sea.proxy.await_requests(sea.proxy.books().requests + 1 + round * 2);
+        sea.proxy.await_requests(sea.proxy.books().requests + 1 + life * 2);
         underway.kill();
     }
     assert!(next_seq > 6, "the kills came in the middle: {next_seq}");
-    deliver(&mut command());
+    deliver(&mut command(7));
     course::check(&mut sea.link(), "ship-2", &BTreeMap::from([(3, 240)]));
     sea.check_uploads();
 }
