@@ -191,6 +191,7 @@ static void packed_bodies_unpack_to_the_plain_ones(void) {
     packing.plain = 0;
     CHECK(open_with(&packing) == TG_OK && step_for(NULL).did == TG_UNANSWERED);
     CHECK(tg.body_len < strlen(plain) && tg.arena_peak > 0 && tg.arena_peak <= TG_ZLIB_ARENA);
+    CHECK(tg.out[TG_HEAD_MAX] == 0x78 && tg.out[TG_HEAD_MAX + 1] == 0xda);
     CHECK(uncompress((Bytef *)unpacked, &length, tg.out + TG_HEAD_MAX, tg.body_len) == Z_OK);
     CHECK(length == strlen(plain) && memcmp(unpacked, plain, length) == 0);
     (void)printf("struct tg %lu bytes, of those zlib's arena %lu, used %lu\n", (unsigned long)sizeof tg,

@@ -120,6 +120,9 @@ static size_t pack(struct tg *tg, size_t length, uint8_t *packed) {
     ended = deflate(&stream, Z_FINISH);
     made = length - 1 - stream.avail_out;
     (void)deflateEnd(&stream);
+    /* "Up to 32 KiB of window", which is no less true and the only header that every reader knows. */
+    packed[0] = 0x78;
+    packed[1] = 0xda;
     return ended == Z_STREAM_END ? made : 0;
 }
 #endif

@@ -89,7 +89,7 @@ struct tg_config {
     uint32_t epoch;        /* first epoch of new storage; 0: the clock's Unix seconds */
     uint16_t batch_max;    /* records an upload; 50 */
     uint8_t plain;         /* 1: never compress */
-    uint8_t full_answers;  /* 1: leave `Prefer: return=minimal` out (24 bytes up; the answer is 300 longer) */
+    uint8_t full_answers;  /* 1: leave `Prefer: return=minimal` out (24 bytes up; the answer is 160 longer) */
     uint32_t connect_ms;   /* longest wait for a connection; 60 s */
     uint32_t idle_ms;      /* longest silence while sending or receiving; 120 s */
     uint32_t exchange_ms;  /* longest exchange in all; 20 min */

@@ -159,6 +159,7 @@ class Text(Case):
         self.step()
         self.assertLess(len(self.world.body()), len(plain))
         self.assertEqual(zlib.decompress(self.world.body()), plain)
+        self.assertEqual(self.world.body()[:2], b"\x78\xda")
 
     def test_bodies_stay_within_their_bound(self):
         self.open(batch_max=65535, body_max=600)

@@ -48,19 +48,31 @@ enum Loss {
     Silence,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Fate {
-    request: Option<Loss>,
-    answer: Option<Loss>,
-    /// The answer comes in single bytes.
-    dribble: bool,
+/// Draws a third, in any order but exactly: of each twelve four, so that no test is lucky.
+#[derive(Default)]
+struct Third(Vec<bool>);
+
+impl Third {
+    fn draw(&mut self, random: &mut Random) -> bool {
+        if self.0.is_empty() {
+            self.0 = (0..12).map(|n| n < 4).collect();
+        }
+        let left = u32::try_from(self.0.len()).expect("at most twelve");
+        self.0.swap_remove(random.below(left) as usize)
+    }
+}
+
+struct Chance {
+    random: Random,
+    requests: Third,
+    answers: Third,
 }
 
 struct Shared {
     gateway: SocketAddr,
     lossy: bool,
     stop: AtomicBool,
-    random: Mutex<Random>,
+    chance: Mutex<Chance>,
     books: Mutex<Books>,
     changed: Condvar,
 }
@@ -90,7 +102,11 @@ impl LossyProxy {
             gateway,
             lossy,
             stop: AtomicBool::new(false),
-            random: Mutex::new(Random::new(seed)),
+            chance: Mutex::new(Chance {
+                random: Random::new(seed),
+                requests: Third::default(),
+                answers: Third::default(),
+            }),
             books: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -136,21 +152,23 @@ impl Shared {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// A third of all requests, and of what is left a third of all answers. Silence is the rarest loss, since a test
-    /// has to wait for the tracker's patience to end.
-    fn draw(&self) -> Fate {
-        let mut random = self.random.lock().expect("no panic");
-        let mut loss = || {
-            let lost = random.once_in(3);
-            let how = match random.below(20) {
-                0 => Loss::Silence,
-                1..10 => Loss::Half,
-                _ => Loss::Cut,
-            };
-            (lost && self.lossy).then_some(how)
+    /// Whether, and how, something gets lost. Silence is the rarest loss, since a test has to wait for the tracker's
+    /// patience to end.
+    fn draw(&self, of: impl Fn(&mut Chance) -> (&mut Third, &mut Random)) -> Option<Loss> {
+        let mut chance = self.chance.lock().expect("no panic");
+        let (third, random) = of(&mut chance);
+        let lost = third.draw(random);
+        let how = match random.below(20) {
+            0 => Loss::Silence,
+            1..10 => Loss::Half,
+            _ => Loss::Cut,
         };
-        let (request, answer) = (loss(), loss());
-        Fate { request, answer, dribble: random.once_in(4) && self.lossy }
+        (lost && self.lossy).then_some(how)
+    }
+
+    /// Whether an answer comes in single bytes.
+    fn dribbles(&self) -> bool {
+        self.lossy && self.chance.lock().expect("no panic").random.once_in(4)
     }
 }
 
@@ -181,16 +199,16 @@ fn carry(mut tracker: TcpStream, shared: &Shared) -> io::Result<()> {
     tracker.set_nodelay(true)?;
     tracker.set_read_timeout(Some(LOOK))?;
     while let Some(head) = read_head(&mut tracker, shared)? {
-        let fate = shared.draw();
+        let loss = shared.draw(|chance| (&mut chance.requests, &mut chance.random));
         shared.books().requests += 1;
         shared.changed.notify_all();
-        let body = read_body(&mut tracker, &head, fate.request == Some(Loss::Half), shared)?;
-        if fate.request != Some(Loss::Half) {
+        let body = read_body(&mut tracker, &head, loss == Some(Loss::Half), shared)?;
+        if loss != Some(Loss::Half) {
             let mut books = shared.books();
             books.bytes += u64::try_from(head.len() + body.len()).expect("small");
             books.bodies.insert(body.clone());
         }
-        if let Some(loss) = fate.request {
+        if let Some(loss) = loss {
             shared.books().requests_lost += 1;
             return lose_request(loss, &mut tracker, &[head, body].concat(), shared);
         }
@@ -201,11 +219,11 @@ fn carry(mut tracker: TcpStream, shared: &Shared) -> io::Result<()> {
         let body = read_body(&mut gateway, &head, false, shared)?;
         let answer = [head, body].concat();
         shared.books().answered += 1;
-        if let Some(loss) = fate.answer {
+        if let Some(loss) = shared.draw(|chance| (&mut chance.answers, &mut chance.random)) {
             shared.books().answers_lost += 1;
             return lose_answer(loss, &mut tracker, &answer, shared);
         }
-        for piece in answer.chunks(if fate.dribble { 1 } else { BYTES_MAX }) {
+        for piece in answer.chunks(if shared.dribbles() { 1 } else { BYTES_MAX }) {
             tracker.write_all(piece)?;
         }
     }
