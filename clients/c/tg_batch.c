@@ -47,33 +47,38 @@ static void put_front(struct tg_text *text, const struct tg *tg, unsigned span) 
     tg_put(text, ",\"records\":[");
 }
 
-/* The body of the seqs tail .. tail + span - 1. Gives its length, 0 where they do not fit, -1 where one cannot be read. */
-static int32_t write_body(struct tg *tg, char *body, unsigned span) {
+/* The body of the seqs tail .. tail + span - 1. Gives its length, -1 where the storage cannot be read, and 0 where not
+ * all of them fit: *fit do. */
+static int32_t write_body(struct tg *tg, char *body, unsigned span, unsigned *fit) {
     struct tg_text text;
     unsigned i;
     text.at = body;
     text.left = TG_BODY_MAX;
     text.full = 0;
     tg->records = 0;
+    *fit = 0;
     put_front(&text, tg, span);
     for (i = 0; i < span && !text.full; i++) {
         struct tg_record record;
         int there = tg_store_get(tg, tg->tail + i, &record);
         if (there < 0) return -1;
-        if (there == 0) continue;
-        if (tg->records++ > 0) tg_put(&text, ",");
-        put_record(&text, tg->tail + i, &record);
+        if (there == 1) {
+            if (tg->records++ > 0) tg_put(&text, ",");
+            put_record(&text, tg->tail + i, &record);
+        }
+        if (!text.full) *fit = i + 1;
     }
     tg_put(&text, "]}");
     return text.full ? 0 : (int32_t)(text.at - body);
 }
 
-/* As many records as fit. The count stands in the batch id, so the digits of the count itself matter. */
+/* As many records as fit, found by trying: the brackets behind them need room, too. */
 static enum tg_status choose(struct tg *tg, char *body) {
-    unsigned span = tg->config.batch_max;
+    unsigned fit, span = tg->config.batch_max;
     int32_t length;
     if (span > tg_waiting(tg)) span = (unsigned)tg_waiting(tg);
-    while ((length = write_body(tg, body, span)) == 0 && span > 1) span--;
+    while ((length = write_body(tg, body, span, &fit)) == 0 && span > 1)
+        span = fit < 2 ? 1 : fit < span ? fit : span - 1;
     if (length <= 0) return length < 0 ? TG_BAD_STORE : TG_BAD_CONFIG;
     tg->span = (uint16_t)span;
     if (tg_store_save(tg) == TG_OK) return TG_OK;
@@ -163,16 +168,17 @@ static enum tg_status write_head(struct tg *tg) {
 enum tg_status tg_batch_ready(struct tg *tg) {
     uint8_t *body = tg->out + TG_HEAD_MAX;
     char *text = (char *)body;
+    unsigned fit;
     int32_t length;
 #if TG_ZLIB
     if (!tg->config.plain) text = (char *)tg->text;
 #endif
-    length = tg->span > 0 ? write_body(tg, text, tg->span) : 0;
+    length = tg->span > 0 ? write_body(tg, text, tg->span, &fit) : 0;
     if (length == 0) {
         /* Chosen now, or by a build with longer bodies: then its records go out in smaller batches. */
         enum tg_status chosen = choose(tg, text);
         if (chosen != TG_OK) return chosen;
-        length = write_body(tg, text, tg->span);
+        length = write_body(tg, text, tg->span, &fit);
     }
     if (length <= 0) return TG_BAD_STORE;
     tg->body_len = (uint32_t)length;

@@ -477,7 +477,7 @@ class Tracker:
         return text + "}"
 
     def _body(self, span):
-        """The body of so many seqs, None where they do not fit; and how many records are in it."""
+        """The body of so many seqs and how many records are in it; where not all fit, None and how many seqs do."""
         buffer = self.buffer
         text = '{"device_id":"%s","batch_id":"%d-%d-%d","epoch_id":%d,"records":[' % (
             self.device_id, buffer.epoch, buffer.tail, span, buffer.epoch,
@@ -491,15 +491,17 @@ class Tracker:
             texts.append(self._record_text(seq, fields))
             length += len(texts[-1]) + (1 if len(texts) > 1 else 0)
             if length > self.body_max:
-                return None, 0
+                return None, seq - buffer.tail
         return (text + ",".join(texts) + "]}").encode(), len(texts)
 
     def _choose(self):
         """As many records as fit; on the medium before it goes out, or another life might choose another batch."""
         buffer = self.buffer
         span = min(self.batch_max, buffer.waiting())
-        while span > 1 and self._body(span)[0] is None:
-            span -= 1
+        body, fit = self._body(span)
+        while body is None and span > 1:
+            span = max(1, min(fit, span - 1))
+            body, fit = self._body(span)
         buffer.span = span
         try:
             buffer.save()

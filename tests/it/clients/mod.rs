@@ -5,6 +5,7 @@ mod course;
 mod delivery;
 mod micropython;
 mod python;
+mod readme;
 
 use std::path::{Path, PathBuf};
 
