@@ -55,7 +55,7 @@ pub struct Unreadable {
 /// Bounds and choices for decoding.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Most bytes of a body after decompression.
+    /// Most bytes of a body after decompression, and of the JSON it comes to where it is CBOR.
     pub decoded_bytes_max: usize,
     /// Most records of a batch.
     pub records_max: usize,

@@ -63,7 +63,8 @@ pub struct Gateway {
     pub(super) guard_days: u32,
     pub(super) inflight: Arc<Budget>,
     pub(super) underway: Underway,
-    /// Bounds the large bodies that are decoded at once, each of which may take the decoded limit in memory.
+    /// Bounds the bodies that are decoded at once and are large, as sent or inside: each may take six times the
+    /// decoded limit in memory (itself, as text with the damaged bytes spelled out, and as records).
     pub(super) decoders: Semaphore,
     pub(super) streams: Arc<Semaphore>,
     pub(super) probe: Probe,

@@ -38,6 +38,11 @@ const OPEN_MAX: usize = 1 << 16;
 /// Most bytes escaped before the limit is looked at: control characters grow six times as long.
 const PIECE: usize = 4 << 10;
 
+/// Tags that change what the bytes behind them mean.
+const BIG: u64 = 2;
+const BIG_NEGATIVE: u64 = 3;
+const UUID: u64 = 37;
+
 /// A key that is no text, so that no record that has it is usable.
 const NO_TEXT: &[u8] = br#""\ud800?""#;
 
@@ -191,19 +196,19 @@ impl<'a> Walk<'a> {
 
     fn plain(&mut self, tag: Option<u64>, header: Header) -> Result<(), Fault> {
         match header {
-            Header::Positive(n) => self.number(n),
-            Header::Negative(n) => self.number(-1 - i128::from(n)),
+            Header::Positive(n) => self.write(n),
+            Header::Negative(n) => self.write(-1 - i128::from(n)),
             Header::Float(x) if x.is_nan() => self.out.extend_from_slice(br#""NaN""#),
             Header::Float(x) if x.is_infinite() => {
                 let name = if x > 0.0 { r#""Infinity""# } else { r#""-Infinity""# };
                 self.out.extend_from_slice(name.as_bytes());
             }
             // Debug, unlike Display, turns to exponents where the digits would run long.
-            Header::Float(x) => self.number(format_args!("{x:?}")),
+            Header::Float(x) => self.write(format_args!("{x:?}")),
             Header::Simple(simple::FALSE) => self.out.extend_from_slice(b"false"),
             Header::Simple(simple::TRUE) => self.out.extend_from_slice(b"true"),
             Header::Simple(simple::NULL | simple::UNDEFINED) => self.out.extend_from_slice(b"null"),
-            Header::Simple(n) => self.number(format_args!("\"simple({n})\"")),
+            Header::Simple(n) => self.write(format_args!("\"simple({n})\"")),
             Header::Text(len) => self.text(len)?,
             Header::Bytes(len) => self.bytes(tag, len)?,
             Header::Array(_) | Header::Map(_) | Header::Tag(_) | Header::Break => {
@@ -214,7 +219,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn number(&mut self, shown: impl std::fmt::Display) {
+    fn write(&mut self, shown: impl std::fmt::Display) {
         // Writing to a Vec cannot fail.
         drop(write!(self.out, "{shown}"));
     }
@@ -250,37 +255,31 @@ impl<'a> Walk<'a> {
             Cow::Owned(whole)
         };
         self.check_room(bytes.len())?;
-        let sign = match (tag, <[u8; 16]>::try_from(&*bytes)) {
-            (Some(2 | 3), _) => return self.big(tag == Some(3), &bytes),
-            (tag, Ok(uuid)) if tag == Some(37) || self.names_batch => {
-                self.number(format_args!("\"{}\"", Uuid::from_bytes(uuid)));
-                return Ok(());
+        match (tag, <[u8; 16]>::try_from(&*bytes)) {
+            (Some(tag @ (BIG | BIG_NEGATIVE)), _) => self.big(tag == BIG_NEGATIVE, &bytes),
+            (tag, Ok(uuid)) if tag == Some(UUID) || self.names_batch => {
+                self.write(format_args!("\"{}\"", Uuid::from_bytes(uuid)));
             }
-            _ => "",
-        };
-        self.base64(sign, &bytes);
+            _ => self.base64("", &bytes),
+        }
         Ok(())
     }
 
-    /// An integer past 64 bits: as a number where 128 bits hold it.
-    fn big(&mut self, negative: bool, bytes: &[u8]) -> Result<(), Fault> {
+    /// An integer past 64 bits: as a number where 128 bits hold it. A negative one is −1 less what is sent.
+    fn big(&mut self, negative: bool, bytes: &[u8]) {
         let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
         let digits = &bytes[zeros..];
-        if digits.len() > size_of::<u128>() {
-            self.base64(if negative { "~" } else { "" }, bytes);
-            return Ok(());
-        }
         let n = digits.iter().fold(0_u128, |n, byte| n << 8 | u128::from(*byte));
-        match n.checked_add(1) {
-            Some(next) if negative => self.number(format_args!("-{next}")),
-            None if negative => self.base64("~", bytes),
-            _ => self.number(n),
+        match (negative, n.checked_add(1)) {
+            _ if digits.len() > size_of_val(&n) => self.base64(if negative { "~" } else { "" }, bytes),
+            (false, _) => self.write(n),
+            (true, Some(n)) => self.write(format_args!("-{n}")),
+            (true, None) => self.base64("~", bytes),
         }
-        Ok(())
     }
 
     fn base64(&mut self, sign: &str, bytes: &[u8]) {
-        self.number(format_args!("\"{sign}{}\"", URL_SAFE_NO_PAD.encode(bytes)));
+        self.write(format_args!("\"{sign}{}\"", URL_SAFE_NO_PAD.encode(bytes)));
     }
 
     /// The next chunk of a string of no stated length; `None` at its end. Chunks have a length and are of the
@@ -310,7 +309,7 @@ impl<'a> Walk<'a> {
             for (at, byte) in piece.iter().enumerate().filter(|(_, b)| matches!(b, b'"' | b'\\' | 0..0x20)) {
                 self.out.extend_from_slice(&piece[plain_from..at]);
                 plain_from = at + 1;
-                self.number(format_args!("\\u{byte:04x}"));
+                self.write(format_args!("\\u{byte:04x}"));
             }
             self.out.extend_from_slice(&piece[plain_from..]);
             self.check_len()?;

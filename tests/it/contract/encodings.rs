@@ -94,8 +94,8 @@ fn quarantined(device_id: &str, body: impl AsRef<[u8]>, reason: &str) -> Value {
     step(device_id, body, 202, &json!({"status": "quarantined", "reason": reason}))
 }
 
-fn case(name: &str, source: &str, steps: Vec<Value>) -> Value {
-    json!({"name": name, "source": source, "steps": steps})
+fn case(name: &str, source: &str, steps: impl Into<Value>) -> Value {
+    json!({"name": name, "source": source, "steps": steps.into()})
 }
 
 fn headers_lie() -> Vec<Value> {
@@ -333,11 +333,10 @@ fn one_batch_in_several_forms() -> Vec<Value> {
     let uuid = Cbor::Bytes(b"\xb9\xf2\xc8\xd4\x53\xc1\x48\x28\x98\xe6\x71\xd3\xdf\x85\x22\x3a".to_vec());
     let again = |form: &str| duplicate("e-f1", encode(form, &batch("e-f1", "b")));
     let forms = ["gzip", "zlib", "zstd", "cbor", "cbor+gzip", "cbor+zlib", "cbor+zstd"];
-    let steps = [accepted("e-f1", batch("e-f1", "b"), 2)].into_iter().chain(forms.map(again)).collect();
+    let steps: Vec<Value> =
+        [accepted("e-f1", batch("e-f1", "b"), 2)].into_iter().chain(forms.map(again)).collect();
     let named = format!(r#"{{"device_id":"e-f2","batch_id":"{id}","records":[{{"seq":1}}]}}"#);
-    let other = format!(
-        r#"{{"device_id":"e-f3","batch_id":"c","records":[{{"seq":1,"lat":1.5,"lon":2.50}},{{"seq":2}}]}}"#
-    );
+    let other = r#"{"device_id":"e-f3","batch_id":"c","records":[{"seq":1,"lat":1.5,"lon":2.50},{"seq":2}]}"#;
     let same = vec![
         cbor_record(1, vec![("lat", Cbor::Float(1.5)), ("lon", Cbor::Float(2.5))]),
         cbor_record(2, vec![]),

@@ -7,6 +7,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
+use tidegate::fleet::Encoding;
 
 use crate::http::harness::{Answer, Gateway};
 use crate::support::tracker::{Tracker, records};
@@ -125,6 +126,10 @@ fn client(gateway: &Gateway, seed: u64) -> u64 {
         let records = records(from, from + rng.random_range(0..6));
         let id = rng.next_u32().to_string();
         let mut body = tracker.body(&id, epoch_id, &records).to_string().into_bytes();
+        if rng.random_bool(0.25) {
+            let encoding = Encoding::ALL.choose(&mut rng).copied().unwrap_or_default();
+            body = encoding.encode(&body).expect("encodes");
+        }
         let mut request;
         if rng.random_bool(0.75) {
             // An authentic body, mutated before it was signed.

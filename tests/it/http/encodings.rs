@@ -56,6 +56,21 @@ fn every_form_gets_the_same_receipt_and_gives_the_same_track() {
 }
 
 #[test]
+fn what_is_small_on_the_wire_and_large_inside_is_read_whole() {
+    let gateway = Gateway::start();
+    let records: Vec<String> =
+        (0..5000).map(|seq| format!(r#"{{"seq":{seq},"lat":1.5,"lon":2.5}}"#)).collect();
+    for (id, form) in [("z", "gzip"), ("c", "cbor+zstd")] {
+        let body = format!(r#"{{"device_id":"{id}","batch_id":"b","records":[{}]}}"#, records.join(","));
+        let packed = form.parse::<Encoding>().expect("a form").encode(body.as_bytes()).expect("encodes");
+        assert!(packed.len() < 60_000 && body.len() > 150_000, "{} {}", packed.len(), body.len());
+        let answer = upload(&gateway, id, &packed, "");
+        assert_eq!((answer.status, answer.json()["accepted"].as_u64()), (200, Some(5000)), "{form}");
+    }
+    gateway.stop();
+}
+
+#[test]
 fn the_same_batch_in_another_form_is_a_duplicate() {
     let gateway = Gateway::start();
     for first in Encoding::ALL {

@@ -1,5 +1,6 @@
 //! The binary as others run it: killed, stopped, out of space, started twice.
 
+mod bombs;
 mod cli;
 mod crash;
 mod help;

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::*;
 use crate::domain::batch::Limits;
 use crate::domain::decode::decode;
+use crate::domain::ids::DeviceId;
 
 const VECTORS: &str = include_str!("../../../../fixtures/cbor/rfc8949.json");
 
@@ -19,7 +20,7 @@ fn json(cbor: impl AsRef<[u8]>) -> String {
 
 /// A string's header: the major type, and a length below 256.
 fn head(major: u8, len: usize) -> Vec<u8> {
-    vec![major << 5 | 24, u8::try_from(len).expect("short")]
+    vec![major << 5 | 0x18, u8::try_from(len).expect("short")]
 }
 
 fn text(text: &str) -> Vec<u8> {
@@ -152,7 +153,7 @@ fn a_body_that_breaks_off_says_who_sent_it() {
     .concat();
     let fault = decode(&body, &Limits::default()).expect_err("it breaks off");
     assert_eq!(fault.reason, Reason::EncodingInvalid);
-    assert_eq!(fault.device_id.as_ref().map(|id| id.as_str()), Some("buoy-1"));
+    assert_eq!(fault.device_id.as_ref().map(DeviceId::as_str), Some("buoy-1"));
     assert_eq!(fault.batch_id.map(|id| id.to_string()).as_deref(), Some("b"));
     let whole = decode(&[&body[..], &[0xff]].concat(), &Limits::default()).expect("a batch");
     assert_eq!(whole.records, []);

@@ -56,7 +56,7 @@ struct Encoder<'a> {
 
 impl Encoder<'_> {
     fn head(&mut self, major: u8, n: u64) {
-        self.out.push(major << 5 | 27);
+        self.out.push(major << 5 | 0x1b);
         self.out.extend_from_slice(&n.to_be_bytes());
     }
 
@@ -77,7 +77,7 @@ impl Encoder<'_> {
     fn container(&mut self, major: u8) -> Option<()> {
         let at = self.out.len();
         if self.choices.indefinite {
-            self.out.push(major << 5 | 31);
+            self.out.push(major << 5 | 0x1f);
         } else {
             self.head(major, 0);
         }
@@ -108,7 +108,7 @@ impl Encoder<'_> {
             self.out.extend_from_slice(bytes);
             return;
         }
-        self.out.push(major << 5 | 31);
+        self.out.push(major << 5 | 0x1f);
         for chunk in bytes.chunks(3) {
             self.head(major, chunk.len() as u64);
             self.out.extend_from_slice(chunk);
