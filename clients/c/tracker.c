@@ -41,6 +41,11 @@ static const char usage[] =
     "  --backoff-max-ms N  last bound of it (900000)\n"
     "Ends with 0 when all is delivered, 1 on a fault of its own, 2 on wrong arguments, 3 when the gateway refuses.\n";
 
+/* By enum tg_status. */
+static const char *const why_not[] = {"", "device id or host cannot be right", "the storage cannot be read or written",
+                                      "the storage holds a buffer of another size: see --slots",
+                                      "the storage is new and the clock is not set: give --epoch"};
+
 static struct tg tracker;
 static struct port port;
 
@@ -67,7 +72,7 @@ static uint32_t number(const char *text) {
     char *end;
     unsigned long value = strtoul(text, &end, 10);
     if (*text < '0' || *text > '9' || *end != '\0' || value > UINT32_MAX) {
-        (void)fprintf(stderr, "not a number: %s\n", text);
+        (void)fprintf(stderr, "not a number: %s\n%s", text, usage);
         exit(2);
     }
     return (uint32_t)value;
@@ -164,7 +169,7 @@ int main(int argc, char **argv) {
     if (open_port(&options) != 0) return 1;
     opened = tg_open(&tracker, &options.config, &port);
     if (opened != TG_OK) {
-        (void)fprintf(stderr, "cannot start: status %d of tidegate.h\n", (int)opened);
+        (void)fprintf(stderr, "cannot start: %s\n", why_not[-opened]);
         return 1;
     }
     printf("epoch %lu, next seq %lu, %lu waiting\n", (unsigned long)tracker.epoch,

@@ -741,16 +741,22 @@ def main(arguments):
         link = SocketLink(host, int(port))
         key = binascii.a2b_base64(options["key"].encode())
         path, device_id = options["store"], options["device"]
+        if len(key) != 32:
+            raise ValueError("a key has 32 bytes")
     except (KeyError, IndexError, ValueError):
         sys.stderr.write(USAGE)
         return 2
-    storage = FileStorage(path, store_bytes(options["slots"]))
-    tracker = Tracker(
-        storage, link, Clock(), host=options["to"], device_id=device_id, key=key, slots=options["slots"],
-        epoch=options["epoch"], batch_max=options["batch"], plain=options["plain"],
-        full_answers=options["full-answers"], idle_ms=options["idle-ms"], backoff_ms=options["backoff-ms"],
-        backoff_max_ms=options["backoff-max-ms"]
-    )
+    try:
+        storage = FileStorage(path, store_bytes(options["slots"]))
+        tracker = Tracker(
+            storage, link, Clock(), host=options["to"], device_id=device_id, key=key, slots=options["slots"],
+            epoch=options["epoch"], batch_max=options["batch"], plain=options["plain"],
+            full_answers=options["full-answers"], idle_ms=options["idle-ms"], backoff_ms=options["backoff-ms"],
+            backoff_max_ms=options["backoff-max-ms"]
+        )
+    except (OSError, ValueError, BadLayout, NeedEpoch) as fault:
+        sys.stderr.write("cannot start: %s\n" % fault)
+        return 1
     code = sail(tracker, options["make"], options["every-ms"])
     tracker.close()
     storage.close()

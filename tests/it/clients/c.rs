@@ -130,3 +130,9 @@ fn compresses() {
     let built = folder();
     delivery::compresses(starter(&built));
 }
+
+#[test]
+fn says_why_it_cannot_start() {
+    let built = folder();
+    delivery::says_why_it_cannot_start(starter(&built));
+}

@@ -232,3 +232,27 @@ pub(super) fn compresses(tracker: impl Fn(&Path) -> Command) {
     course::check(&mut sea.link(), "ship-8", &BTreeMap::from([(1, 1)]));
     sea.check_uploads();
 }
+
+/// What cannot work is said in words, with the exit codes that the usage names, and sends nothing.
+pub(super) fn says_why_it_cannot_start(tracker: impl Fn(&Path) -> Command) {
+    let sea = Sea::calm();
+    let try_with = |more: &[&str]| {
+        let mut command = tracker(sea.folder.path());
+        run_within(PATIENCE, sea.fit_out(&mut command, "ship-11").args(more))
+    };
+    assert_eq!(try_with(&["--make", "5", "--slots", "32"]).code, Some(0));
+    let requests = sea.proxy.books().requests;
+    let faults: [(&[&str], i32, &str); 5] = [
+        (&["--slots", "16"], 1, "cannot start: the storage"),
+        (&["--device", "a b"], 1, "cannot start: "),
+        (&["--make", "many"], 2, "usage: "),
+        (&["--no-such-option"], 2, "usage: "),
+        (&["--key", "c2hvcnQ="], 2, "usage: "),
+    ];
+    for (more, code, words) in faults {
+        let done = try_with(more);
+        assert_eq!(done.code, Some(code), "{more:?}: {}{}", done.out, done.err);
+        assert!(done.err.contains(words), "{more:?}: {}", done.err);
+    }
+    assert_eq!(sea.proxy.books().requests, requests);
+}

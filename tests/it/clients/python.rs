@@ -76,3 +76,8 @@ fn goes_on_where_the_tracker_in_c_was() {
     sail(&in_c, &tracker);
     sail(&tracker, &in_c);
 }
+
+#[test]
+fn says_why_it_cannot_start() {
+    delivery::says_why_it_cannot_start(tracker);
+}
