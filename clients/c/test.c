@@ -164,17 +164,33 @@ static void a_kept_connection_that_ended_is_made_anew_at_once(void) {
     CHECK(!tg.connected);
 }
 
-static void bodies_stay_within_their_bound(void) {
-    struct tg_config many = config();
-    struct tg_record longest = {UINT32_MAX, -899999999, -1799999999, 65535, 65534};
-    uint32_t i;
-    many.batch_max = UINT16_MAX;
-    new_world();
-    CHECK(open_with(&many) == TG_OK);
-    for (i = 0; i < SLOTS; i++) CHECK(tg_record(&tg, &longest, NULL) == TG_OK);
-    while (tg_waiting(&tg) > 0) {
-        CHECK(step_for(ok).did == TG_ACKED);
-        CHECK(strlen(body()) <= TG_BODY_MAX);
+static void bytes_behind_an_answer_end_the_connection(void) {
+    fresh();
+    measure_many(0, 8);
+    CHECK(step_for("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\n").did == TG_ACKED);
+    CHECK(!tg.connected && tg_waiting(&tg) == 4);
+}
+
+/* With ids of every length, so that each byte of a body is once the one that is too much. */
+static void bodies_are_full_and_within_their_bound(void) {
+    static const struct tg_record longest = {UINT32_MAX, -899999999, -1799999999, 65535, 65534};
+    char id[TG_DEVICE_ID_MAX + 1];
+    size_t length;
+    for (length = 1; length <= TG_DEVICE_ID_MAX; length++) {
+        struct tg_config many = config();
+        uint32_t i;
+        memset(id, 'a', length);
+        id[length] = '\0';
+        many.device_id = id;
+        many.batch_max = UINT16_MAX;
+        many.slots = 2 * SLOTS;
+        new_world();
+        CHECK(open_with(&many) == TG_OK);
+        for (i = 0; i < 2 * SLOTS; i++) CHECK(tg_record(&tg, &longest, NULL) == TG_OK);
+        CHECK(step_for(ok).did == TG_ACKED && tg_waiting(&tg) > 0);
+        /* One more would be a comma and as much as the last one here. */
+        CHECK(strlen(body()) <= TG_BODY_MAX && strlen(body()) + strlen(strrchr(body(), '{')) - 1 > TG_BODY_MAX);
+        while (tg_waiting(&tg) > 0) CHECK(step_for(ok).did == TG_ACKED && strlen(body()) <= TG_BODY_MAX);
     }
 }
 
@@ -210,7 +226,8 @@ int main(void) {
     waits_grow_to_their_bound();
     a_batch_too_large_is_halved();
     a_kept_connection_that_ended_is_made_anew_at_once();
-    bodies_stay_within_their_bound();
+    bytes_behind_an_answer_end_the_connection();
+    bodies_are_full_and_within_their_bound();
 #if TG_ZLIB
     packed_bodies_unpack_to_the_plain_ones();
 #endif
