@@ -385,6 +385,23 @@ class Power(Case):
         self.open()
         self.assertEqual((self.tracker.buffer.head, self.tracker.buffer.unreadable), (6, 4))
 
+    def test_stale_slots_are_not_taken_for_new_ones(self):
+        # A write that never reached the medium leaves the record of a lap before, or of a life before.
+        slot = slice(2 * t.BLOCK + t.SLOT, 2 * t.BLOCK + 2 * t.SLOT)
+        self.measure(0, SLOTS)
+        before = self.storage.data[slot]
+        while self.tracker.waiting():
+            self.step(OK)
+        self.measure(SLOTS, SLOTS + 4)
+        self.storage.data[slot] = before
+        self.assertEqual((self.step(OK)[0], self.tracker.buffer.unreadable), (t.ACKED, 1))
+        self.assertEqual([record["seq"] for record in self.batch()["records"]], [16, 18, 19])
+        self.storage.data[: 2 * t.BLOCK] = bytes(2 * t.BLOCK)
+        self.open()
+        self.measure(0, 1)
+        self.open()
+        self.assertEqual((self.tracker.buffer.epoch, self.tracker.buffer.head), (8, 1))
+
     def test_a_full_buffer_forgets_its_oldest(self):
         self.measure(0, 3)
         self.step()
