@@ -1,5 +1,6 @@
 //! The integration tests: one binary, because every further one would link the whole program again.
 
+mod clients;
 mod contract;
 mod http;
 mod process;

@@ -85,6 +85,11 @@ pub(crate) struct Done {
 
 /// Runs a program to its end.
 pub(crate) fn run(command: &mut Command) -> Done {
+    run_within(PATIENCE, command)
+}
+
+/// The same for one that may take its time.
+pub(crate) fn run_within(patience: Duration, command: &mut Command) -> Done {
     let mut guarded = Guarded::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
     let (out, err) = (guarded.0.stdout.take().expect("a pipe"), guarded.0.stderr.take().expect("a pipe"));
     let [out, err] = [Box::new(out) as Box<dyn std::io::Read + Send>, Box::new(err)].map(|mut pipe| {
@@ -97,16 +102,16 @@ pub(crate) fn run(command: &mut Command) -> Done {
         said
     });
     let [out, err] =
-        [out, err].map(|said| said.recv_timeout(PATIENCE).expect("ends in time").expect("UTF-8"));
+        [out, err].map(|said| said.recv_timeout(patience).expect("ends in time").expect("UTF-8"));
     // Both pipes are closed: it has ended, or is about to.
     Done { code: guarded.0.wait().expect("waited for").code(), out, err }
 }
 
 /// A child that is killed, by its own id, when its handle goes.
-struct Guarded(Child);
+pub(crate) struct Guarded(pub(crate) Child);
 
 impl Guarded {
-    fn spawn(command: &mut Command) -> Self {
+    pub(crate) fn spawn(command: &mut Command) -> Self {
         Self(command.spawn().unwrap_or_else(|error| panic!("{command:?} does not start: {error}")))
     }
 }
