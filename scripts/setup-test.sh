@@ -9,7 +9,16 @@ need curl curl
 need openssl openssl
 need mount mount
 need prlimit util-linux
+need make make
 [ -e /usr/include/stdlib.h ] || missing+=(libc6-dev)
+# The reference trackers, and what checks them.
+[ -e /usr/include/mbedtls/md.h ] || missing+=(libmbedtls-dev)
+[ -e /usr/include/zlib.h ] || missing+=(zlib1g-dev)
+need valgrind valgrind
+[ -e /usr/lib/debug/.build-id ] || missing+=(libc6-dbg)
+need python3 python3
+need node nodejs
+need npm npm
 
 if [ "${#missing[@]}" -gt 0 ]; then
     echo "installing: ${missing[*]}" >&2
