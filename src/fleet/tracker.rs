@@ -99,6 +99,20 @@ impl Tracker {
         self
     }
 
+    /// The same tracker under another id.
+    #[must_use]
+    pub fn named(mut self, device_id: DeviceId) -> Self {
+        self.device_id = device_id;
+        self
+    }
+
+    /// The same tracker, its next record measured at this time.
+    #[must_use]
+    pub fn starting_at(mut self, at: Timestamp) -> Self {
+        self.next_at = at;
+        self
+    }
+
     /// Whose batches these are.
     pub fn device_id(&self) -> &DeviceId {
         &self.device_id
