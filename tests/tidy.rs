@@ -26,6 +26,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("prometheus", &["src/ops/metrics", "src/ops/metrics.rs"]),
     ("clap", &["src/cli", "src/main.rs", "src/ops/config"]),
     ("reqwest", &["src/cli"]),
+    ("indicatif", &["src/cli/simulate"]),
 ];
 
 /// What `domain` must do without: it is pure.

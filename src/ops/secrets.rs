@@ -126,6 +126,8 @@ impl Secrets {
 pub struct Configured {
     secrets: Secrets,
     missing: Vec<&'static str>,
+    /// The first of `read_tokens`, as a client shows it: a running gateway keeps digests alone.
+    read_token: Option<Secret>,
 }
 
 /// Secrets after the data directory was asked for what was not configured.
@@ -163,6 +165,9 @@ impl Configured {
     }
 
     fn take(&mut self, key: &str, entries: &[String], reader: &mut Reader) {
+        if key == "read_tokens" {
+            self.read_token = entries.first().map(|entry| without_name(entry));
+        }
         for fault in self.secrets.add_list(key, key, entries) {
             reader.fault(key, fault.text);
         }
@@ -204,6 +209,19 @@ impl Configured {
         Ok(Completed { secrets: self.secrets, generated })
     }
 
+    /// The first read token, for commands that read from a gateway: configured, or of the data directory's file.
+    pub fn first_read_token(self, data_dir: &Path) -> Result<Secret, Vec<Fault>> {
+        let path = data_dir.join(FILE);
+        if let Some(token) = self.read_token {
+            return Ok(token);
+        }
+        let table = read_file(&path).map_err(|fault| vec![fault])?.unwrap_or_default();
+        let first = table.get("read_tokens").and_then(|entries| entries.get(0)?.as_str());
+        first.map(without_name).ok_or_else(|| {
+            vec![Fault::new("read_tokens", format!("is neither configured nor in {}", path.display()))]
+        })
+    }
+
     /// The first fleet key, for commands that sign or derive: configured, or of the data directory's file.
     pub fn first_fleet_key(mut self, data_dir: &Path) -> Result<FleetKey, Vec<Fault>> {
         let path = data_dir.join(FILE);
@@ -220,6 +238,11 @@ impl Configured {
             vec![Fault::new("fleet_keys", format!("is neither configured nor in {}", path.display()))]
         })
     }
+}
+
+/// The token of an entry `token` or `name:token`.
+fn without_name(entry: &str) -> Secret {
+    Secret::new(entry.split_once(':').map_or(entry, |(_, token)| token).as_bytes())
 }
 
 fn take(secrets: &mut Secrets, key: &str, table: &toml::Table, path: &Path) -> Vec<Fault> {

@@ -55,7 +55,7 @@ impl Ledger {
         };
         let number = |field: &str, n: Option<u64>| (device[field].as_u64() == n, shown(n));
         let float = |field: &str, x: Option<f64>| (device[field].as_f64() == x, shown(x));
-        let time = |field: &str, t: Option<Timestamp>| (read_time(&device[field]) == Some(t), shown(t));
+        let time = |field: &str, t: Option<Timestamp>| (is_time(&device[field], t), shown(t));
         let fix = position.and_then(|(_, record)| record.fix);
         let epochs = |key: Option<Key>| key.map(|key| key.epoch_id.get());
         let seqs = |key: Option<Key>| key.map(|key| key.seq.get());
@@ -154,7 +154,7 @@ fn unlike(versions: &Versions, said: &Value) -> Option<String> {
     if said["battery"].as_f64() != *battery {
         return wrong("battery", shown(*battery));
     }
-    if read_time(&said["recorded_at"]) != Some(*recorded_at) {
+    if !is_time(&said["recorded_at"], *recorded_at) {
         return wrong("recorded_at", shown(*recorded_at));
     }
     if said["extra"] != object(extra) {
@@ -180,15 +180,14 @@ fn read_key(object: &Value, epoch_id: &str, seq: &str) -> Result<Option<Key>, ()
     }
 }
 
-/// A time, however its fraction is spelled; `None` where it is neither null nor one in UTC.
-fn read_time(value: &Value) -> Option<Option<Timestamp>> {
-    match value {
-        Value::Null => Some(None),
-        Value::String(text) if text.ends_with('Z') => {
-            let time: jiff::Timestamp = text.parse().ok()?;
-            Timestamp::from_micros(time.as_microsecond()).map(Some)
+/// Whether a value is this time, however its fraction is spelled, in UTC.
+fn is_time(value: &Value, time: Option<Timestamp>) -> bool {
+    match (value, time) {
+        (Value::Null, None) => true,
+        (Value::String(text), Some(time)) if text.ends_with('Z') => {
+            text.parse().is_ok_and(|said: jiff::Timestamp| said.as_microsecond() == time.to_micros())
         }
-        _ => None,
+        _ => false,
     }
 }
 

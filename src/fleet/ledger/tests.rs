@@ -58,7 +58,9 @@ fn track() -> Vec<Value> {
 fn differences(track: &[Value]) -> Vec<String> {
     let (ledger, mut told) = (books(), Vec::new());
     let mut check = ledger.check_track();
-    track.iter().for_each(|record| check.record(record, &mut |why| told.push(why)));
+    for record in track {
+        check.record(record, &mut |why| told.push(why));
+    }
     check.end(&mut |why| told.push(why));
     told
 }

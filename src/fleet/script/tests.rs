@@ -70,6 +70,23 @@ fn everything_that_is_made_arrives_and_is_acknowledged() {
     }
 }
 
+fn words(fate: Fate, role: Role) -> [&'static str; 2] {
+    let fate = match fate {
+        Fate::Delivered => "delivered",
+        Fate::NeverSent => "never sent",
+        Fate::HeaderBroken => "broken header",
+        Fate::BodyBroken { .. } => "broken body",
+        Fate::AnswerLost => "lost answer",
+        Fate::Cut { .. } => "cut",
+    };
+    let role = match role {
+        Role::First => "first",
+        Role::Retry => "retry",
+        Role::Copy => "copy",
+    };
+    [fate, role]
+}
+
 #[test]
 fn every_fault_happens() {
     let mut seen = BTreeSet::new();
@@ -84,19 +101,7 @@ fn every_fault_happens() {
             assert_eq!(parcel.epoch_id.is_some(), explicit, "always or never");
             let former = bodies.insert(parcel.batch_id.to_string(), parcel.body.clone());
             assert!(former.is_none_or(|former| former == parcel.body), "one name, one content");
-            seen.insert(match fate {
-                Fate::Delivered => "delivered",
-                Fate::NeverSent => "never sent",
-                Fate::HeaderBroken => "broken header",
-                Fate::BodyBroken { .. } => "broken body",
-                Fate::AnswerLost => "lost answer",
-                Fate::Cut { .. } => "cut",
-            });
-            seen.insert(match role {
-                Role::First => "first",
-                Role::Retry => "retry",
-                Role::Copy => "copy",
-            });
+            seen.extend(words(*fate, *role));
             if !fate.arrives() {
                 continue;
             }
