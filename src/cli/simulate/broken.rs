@@ -82,3 +82,23 @@ pub(super) async fn half_header(url: &Url) {
         .await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn half_a_body_announces_all_of_it_and_breaks_off() {
+        for (permille, given) in [(0, ""), (500, "01234"), (999, "012345678"), (5000, "012345678")] {
+            let mut body = HalfBody::new(b"0123456789", permille);
+            assert_eq!(body.size_hint().exact(), Some(10));
+            let mut read = Vec::new();
+            while let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+                read.extend_from_slice(&frame.into_data().expect("data"));
+            }
+            assert_eq!(read, given.as_bytes());
+        }
+    }
+}

@@ -118,7 +118,7 @@ impl Member {
                 // The gateway answered; what it said is lost for good.
                 let perhaps = sea.again(|| sea.link.upload_unheard(device_id, &parcel.body)).await?.1;
                 let account = self.ledger.receive(parcel);
-                sea.tally.other.add(1);
+                sea.tally.unheard.add(1);
                 return self.look(&account, perhaps).await;
             }
             Fate::AnswerLost | Fate::Delivered => self.settle(parcel, false).await?,
@@ -151,7 +151,7 @@ impl Member {
             Some("processed") => self.sea.tally.processed.add(1),
             Some("duplicate") => self.sea.tally.duplicate.add(1),
             Some("quarantined") => self.sea.tally.quarantined.add(1),
-            _ => self.sea.tally.other.add(1),
+            _ => self.sea.tally.unheard.add(1),
         }
         if let Some(line) =
             self.ledger.check_receipt(&account, receipt, perhaps).filter(|_| !receipt.is_null())

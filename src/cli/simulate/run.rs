@@ -1,7 +1,6 @@
 //! The run as a whole: when it is over, how it is watched, what is said at its end.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -47,12 +46,18 @@ pub(super) struct Sea {
     pub(super) link: Link,
     pub(super) tally: Tally,
     pace: Pace,
-    begun: Instant,
+    /// Asking for devices that may exist comes before.
+    begun: OnceLock<Instant>,
     slots: Semaphore,
     stop: watch::Sender<bool>,
 }
 
 impl Sea {
+    /// How long it sails.
+    fn elapsed(&self) -> Duration {
+        self.begun.get().map_or(Duration::ZERO, Instant::elapsed)
+    }
+
     /// A place among the exchanges under way.
     pub(super) async fn slot(&self) -> Option<SemaphorePermit<'_>> {
         // It is never closed; without a permit the exchange would only be one too many.
@@ -68,7 +73,7 @@ impl Sea {
     pub(super) fn over(&self, uploads: u64) -> bool {
         *self.stop.borrow()
             || self.pace.uploads.is_some_and(|most| uploads >= most)
-            || self.pace.duration.is_some_and(|most| self.begun.elapsed() >= most)
+            || self.pace.duration.is_some_and(|most| self.elapsed() >= most)
             || self.full()
     }
 
@@ -80,7 +85,7 @@ impl Sea {
     pub(super) async fn pause(&self, permille: u32) {
         let mut pause = self.pace.interval.mul_f64(f64::from(permille) / 1000.0);
         if let Some(most) = self.pace.duration {
-            pause = pause.min(most.saturating_sub(self.begun.elapsed()));
+            pause = pause.min(most.saturating_sub(self.elapsed()));
         }
         let mut stop = self.stop.subscribe();
         let _ = timeout(pause, stop.wait_for(|stop| *stop)).await;
@@ -139,7 +144,7 @@ impl Fleet {
             link: self.link,
             tally: Tally::default(),
             pace: self.pace,
-            begun: Instant::now(),
+            begun: OnceLock::new(),
             slots: Semaphore::new(EXCHANGES_MAX),
             stop: watch::Sender::new(false),
         });
@@ -148,14 +153,13 @@ impl Fleet {
             fresh = expect_fresh(&sea, &members) => fresh.map_err(Failure::Failed)?,
             () = signals.next() => return Err(Failure::Failed("interrupted".to_owned())),
         }
-        // Asking took its time.
-        let sea = Arc::new(Sea { begun: Instant::now(), ..Arc::into_inner(sea).ok_or_else(lost)? });
+        sea.begun.get_or_init(Instant::now);
         let mut tasks = JoinSet::new();
         for (index, (script, ledger)) in (0..).zip(members) {
             let seed = Random::stream(self.seed ^ 0x6c6f_6f6b, index).next_u64();
             tasks.spawn(Member::new(Arc::clone(&sea), script, ledger, seed).sail());
         }
-        let mut logbooks = BTreeMap::new();
+        let mut logbooks = Vec::new();
         let mut show = Show::new(terminal, self.pace.duration);
         let watched =
             watch(&sea, &mut tasks, &mut logbooks, &mut signals, &mut show, terminal, devices).await;
@@ -164,25 +168,33 @@ impl Fleet {
             tasks.abort_all();
             return Err(failure);
         }
-        report(&sea.tally, logbooks.into_values().collect(), terminal)
+        report(&sea.tally, logbooks, terminal)
     }
-}
-
-fn lost() -> Failure {
-    Failure::Failed("a task that was to end goes on".to_owned())
 }
 
 /// A device that exists already has a past that no ledger knows.
 async fn expect_fresh(sea: &Arc<Sea>, members: &[(Script, Ledger)]) -> Given<()> {
-    for (script, _) in members {
-        let id = script.device_id();
-        match sea.link.device(id).await {
-            Ok(None) => {}
-            Ok(Some(_)) => {
-                return Err(format!("the gateway knows a device {id} already: choose another --prefix"));
-            }
-            Err(Fault::Lasting(why) | Fault::Passing { why, .. }) => return Err(why),
+    let mut first = 1;
+    let mut ids = members.iter().map(|(script, _)| script.device_id().clone()).peekable();
+    while ids.peek().is_some() {
+        let mut asked = JoinSet::new();
+        // One alone first: where nobody listens, one fault says so.
+        for id in ids.by_ref().take(first) {
+            let sea = Arc::clone(sea);
+            asked.spawn(async move {
+                match sea.link.device(&id).await {
+                    Ok(None) => Ok(()),
+                    Ok(Some(_)) => {
+                        Err(format!("the gateway knows a device {id} already: choose another --prefix"))
+                    }
+                    Err(Fault::Lasting(why) | Fault::Passing { why, .. }) => Err(why),
+                }
+            });
         }
+        while let Some(answer) = asked.join_next().await {
+            answer.map_err(|error| format!("a question failed: {error}"))??;
+        }
+        first = EXCHANGES_MAX;
     }
     Ok(())
 }
@@ -191,7 +203,7 @@ async fn expect_fresh(sea: &Arc<Sea>, members: &[(Script, Ledger)]) -> Given<()>
 async fn watch(
     sea: &Arc<Sea>,
     tasks: &mut JoinSet<Given<Logbook>>,
-    logbooks: &mut BTreeMap<usize, Logbook>,
+    logbooks: &mut Vec<Logbook>,
     signals: &mut Signals,
     show: &mut Show,
     terminal: &mut Terminal,
@@ -205,12 +217,12 @@ async fn watch(
         tokio::select! {
             joined = tasks.join_next() => match joined {
                 None => return Ok(()),
-                Some(Ok(Ok(logbook))) => { logbooks.insert(logbooks.len(), logbook); }
+                Some(Ok(Ok(logbook))) => logbooks.push(logbook),
                 Some(Ok(Err(why))) => return Err(Failure::Failed(why)),
                 Some(Err(error)) => return Err(Failure::Failed(format!("a tracker failed: {error}"))),
             },
             _ = ticks.tick() => {
-                show.progress(terminal, sea.begun.elapsed(), &sea.tally, devices);
+                show.progress(terminal, sea.elapsed(), &sea.tally, devices);
                 if sea.full() && !told_full {
                     told_full = true;
                     show.say(terminal, &format!("{RECORDS_MAX} records are made: no more, what waits is delivered"));

@@ -36,7 +36,8 @@ pub(super) struct Tally {
     pub(super) processed: Counter,
     pub(super) duplicate: Counter,
     pub(super) quarantined: Counter,
-    pub(super) other: Counter,
+    /// An acknowledgement without a receipt to read.
+    pub(super) unheard: Counter,
     pub(super) records_made: Counter,
     /// Gauge: parcels and records that wait.
     pub(super) backlog: Counter,
@@ -47,7 +48,7 @@ pub(super) struct Tally {
 
 impl Tally {
     pub(super) fn acknowledged(&self) -> u64 {
-        self.processed.get() + self.duplicate.get() + self.quarantined.get() + self.other.get()
+        self.processed.get() + self.duplicate.get() + self.quarantined.get() + self.unheard.get()
     }
 
     /// One line for who watches.
@@ -78,15 +79,15 @@ impl Tally {
             ),
             format!("records   {} made, {contents} distinct ones delivered", get(&self.records_made)),
             format!(
-                "receipts  {}: {} processed, {} duplicate, {} quarantined, {} that say nothing",
+                "receipts  {}: {} processed, {} duplicate, {} quarantined, {} unheard",
                 self.acknowledged(),
                 get(&self.processed),
                 get(&self.duplicate),
                 get(&self.quarantined),
-                get(&self.other),
+                get(&self.unheard),
             ),
             format!(
-                "compared  every receipt, {} states on the way, {devices} states and {} records at the end",
+                "compared  each receipt, {} states on the way, {devices} states and {} records at the end",
                 get(&self.states_read),
                 get(&self.records_read),
             ),
@@ -119,5 +120,34 @@ impl Differences {
             n if n > told => format!("{n} differences, of which {told} are listed"),
             n => format!("{n} differences"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_counted_and_the_first_ones_kept() {
+        let mut differences = Differences::default();
+        for n in 0..5 {
+            differences.add(n.to_string(), 2);
+        }
+        assert_eq!((differences.count, differences.listed), (5, vec!["0".to_owned(), "1".to_owned()]));
+        let verdict = Differences::verdict;
+        assert_eq!(
+            [verdict(0, 0), verdict(1, 1), verdict(2, 2)],
+            ["no differences", "1 difference", "2 differences"]
+        );
+        assert_eq!(verdict(5, 2), "5 differences, of which 2 are listed");
+    }
+
+    #[test]
+    fn a_gauge_follows_its_owners() {
+        let gauge = Counter::default();
+        gauge.shift(0, 7);
+        gauge.shift(0, 5);
+        gauge.shift(7, 1);
+        assert_eq!(gauge.get(), 6);
     }
 }

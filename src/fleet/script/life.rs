@@ -130,7 +130,10 @@ impl Script {
         let mut readings = Vec::new();
         for left in (0..count).rev() {
             if let Some(now) = now {
-                let at = now.plus_seconds(-LIVE_SECONDS * i64::from(left));
+                // Whole seconds: more cannot be said in every style.
+                let fraction = now.to_micros().rem_euclid(1_000_000);
+                let whole = Timestamp::from_micros(now.to_micros() - fraction).unwrap_or(now);
+                let at = whole.plus_seconds(-LIVE_SECONDS * i64::from(left));
                 self.tracker = self.tracker.clone().starting_at(at);
             }
             let mut record = self.tracker.next_record();

@@ -193,12 +193,15 @@ fn a_mixed_fleet_packs_in_every_form() {
 
 #[test]
 fn live_records_are_measured_up_to_now() {
-    let now = Timestamp::from_seconds(1_800_000_000).expect("in range");
+    let now = Timestamp::from_micros(1_800_000_000_750_000).expect("in range");
     let mut script = script(2, 0, FINE, JSON);
     let (mut right, mut all) = (0, 0);
     for step in 0..200 {
         let now = now.plus_seconds(10 * step);
         let delivery = script.next(Some(now)).expect("goes on");
+        let batch = decode::decode(&delivery.parcel.body, &Limits::default()).expect("a batch");
+        let records: Vec<_> = delivery.parcel.readings.iter().filter_map(Reading::record).cloned().collect();
+        assert_eq!(batch.records, records, "whatever the style");
         for at in delivery.parcel.readings.iter().filter_map(|reading| reading.record()?.recorded_at) {
             all += 1;
             let age = (now.to_micros() - at.to_micros()) / 1_000_000;

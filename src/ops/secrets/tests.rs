@@ -50,6 +50,23 @@ fn the_first_start_generates_and_later_ones_read() {
 }
 
 #[test]
+fn the_first_read_token_is_the_configured_one_or_that_of_the_file() {
+    let data = tempfile::tempdir().expect("a folder");
+    let token = |pairs: &[(&str, &str)]| configured(pairs).first_read_token(data.path());
+    let faults = token(&[]).expect_err("nowhere");
+    assert!(texts(&faults)[0].starts_with("read_tokens: is neither configured nor in "), "{faults:?}");
+    write(
+        &data.path().join(FILE),
+        "read_tokens = [\"of-the-file-0123456789\", \"another-0123456789\"]",
+        0o600,
+    );
+    assert_eq!(token(&[]).expect("read").bytes(), b"of-the-file-0123456789");
+    let named = "map:of-the-map-0123456789,night:of-the-night-0123456789";
+    let configured = token(&[("TIDEGATE_READ_TOKENS", named)]).expect("configured");
+    assert_eq!(configured.bytes(), b"of-the-map-0123456789", "without its name");
+}
+
+#[test]
 fn nothing_is_generated_beside_devices() {
     let data = tempfile::tempdir().expect("a folder");
     let faults = configured(&[("TIDEGATE_FLEET_KEYS", "not-to-be-printed")])

@@ -5,6 +5,7 @@ mod crash;
 mod help;
 mod readme;
 mod shutdown;
+mod simulate;
 mod start;
 mod write_errors;
 
