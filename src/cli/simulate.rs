@@ -33,8 +33,8 @@ receipt is compared with it, states are read on the way (they must show what was
 backwards), and at the end every state and every record of every track. Whatever really fails on the way (the gateway
 restarts, 503) is retried for a minute. Differences name device and key.
 
-What follows from --seed is the same in every run; with --batches and --prefix the runs are equal byte by byte. Devices
-are fresh ones, and stay on the gateway afterwards. Ctrl-C stops making records; what waits is delivered and compared,
+What the trackers do follows from --seed; with --batches and --prefix they send the very same bytes in every run.
+Devices are fresh ones, and stay on the gateway afterwards. Ctrl-C stops making records; what waits is delivered and compared,
 too. A second Ctrl-C gives up. The books of a run take about 200 bytes a record in memory; at 1,000,000 records no
 more are made.
 

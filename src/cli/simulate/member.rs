@@ -156,7 +156,7 @@ impl Member {
         if let Some(line) =
             self.ledger.check_receipt(&account, receipt, perhaps).filter(|_| !receipt.is_null())
         {
-            self.differences.add(line, ROOM_ON_THE_WAY);
+            self.differ(line, ROOM_ON_THE_WAY);
         }
         self.look(&account, perhaps).await
     }
@@ -173,8 +173,8 @@ impl Member {
 
     async fn check_state(&mut self, acknowledged: Option<Key>, room: usize) -> Given<()> {
         let sea = Arc::clone(&self.sea);
-        let id = self.script.device_id();
-        let (state, _) = sea.again(|| sea.link.device(id)).await?;
+        let id = self.script.device_id().clone();
+        let (state, _) = sea.again(|| sea.link.device(&id)).await?;
         let state = state.unwrap_or(Value::Null);
         let said = read_key(&state, "epoch_id", "last_seq");
         let position = read_key(&state, "position_epoch_id", "position_seq");
@@ -184,20 +184,25 @@ impl Member {
             let line = format!(
                 "device {id} at {acknowledged}: acknowledged, but the state read afterwards is at {said}"
             );
-            self.differences.add(line, room);
+            self.differ(line, room);
         }
         for (what, before, now) in [("state", self.seen.0, said), ("position", self.seen.1, position)] {
             if now < before {
                 let (before, now) = (shown(before), shown(now));
                 let line = format!("device {id} at {before}: the {what} went back to {now}");
-                self.differences.add(line, room);
+                self.differ(line, room);
             }
         }
         self.seen = (said, position);
         for line in self.ledger.check_state(&state) {
-            self.differences.add(line, room);
+            self.differ(line, room);
         }
         Ok(())
+    }
+
+    fn differ(&mut self, line: String, room: usize) {
+        self.sea.notice(&line);
+        self.differences.add(line, room);
     }
 
     /// State and whole track against the books.
@@ -221,7 +226,7 @@ impl Member {
         let ((told, records), _) = sea.again(read).await?;
         sea.tally.records_read.add(records);
         let unlisted = told.count - u64::try_from(told.listed.len()).unwrap_or(told.count);
-        told.listed.into_iter().for_each(|line| self.differences.add(line, ROOM));
+        told.listed.into_iter().for_each(|line| self.differ(line, ROOM));
         self.differences.count += unlisted;
         Ok(())
     }

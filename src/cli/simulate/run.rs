@@ -1,6 +1,6 @@
 //! The run as a whole: when it is over, how it is watched, what is said at its end.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -26,6 +26,8 @@ const EXCHANGES_MAX: usize = 64;
 const PATIENCE: Duration = Duration::from_mins(1);
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_LONGEST: Duration = Duration::from_secs(3);
+/// Most differences printed where a run is given up.
+const NOTICED_MAX: usize = 20;
 /// Most differences printed.
 const LISTED_MAX: usize = 100;
 
@@ -50,6 +52,8 @@ pub(super) struct Sea {
     begun: OnceLock<Instant>,
     slots: Semaphore,
     stop: watch::Sender<bool>,
+    /// The first differences, for a run that is given up.
+    noticed: Mutex<Vec<String>>,
 }
 
 impl Sea {
@@ -79,6 +83,15 @@ impl Sea {
 
     fn full(&self) -> bool {
         self.tally.records_made.get() >= RECORDS_MAX
+    }
+
+    /// Hears of a difference.
+    pub(super) fn notice(&self, line: &str) {
+        // A list of lines is never half written.
+        let mut noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner);
+        if noticed.len() < NOTICED_MAX {
+            noticed.push(line.to_owned());
+        }
     }
 
     /// Sleeps so many thousandths of the interval, or until making records is over.
@@ -147,6 +160,7 @@ impl Fleet {
             begun: OnceLock::new(),
             slots: Semaphore::new(EXCHANGES_MAX),
             stop: watch::Sender::new(false),
+            noticed: Mutex::default(),
         });
         let mut signals = Signals::new()?;
         tokio::select! {
@@ -166,6 +180,9 @@ impl Fleet {
         show.end();
         if let Err(failure) = watched {
             tasks.abort_all();
+            for line in sea.noticed.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                terminal.print(line)?;
+            }
             return Err(failure);
         }
         report(&sea.tally, logbooks, terminal)

@@ -110,14 +110,17 @@ impl Script {
         self.hand_in_parcel(vec![Reading::Usable(record)], epoch_id, 0);
     }
 
-    /// Something that arrived some time ago turns up again: the very bytes, or its records under another name.
+    /// Something that arrived some time ago turns up again: the very bytes, its records under another name, or the
+    /// same batch spelled and packed in another way.
     fn resend_old(&mut self) {
         let place = self.random.below(u32::try_from(self.past.len()).unwrap_or(0)) as usize;
         let Some(parcel) = self.past.get(place).cloned() else { return };
         if parcel.has_unusable() || self.random.once_in(2) {
             self.queue(Sending { parcel, role: Role::Copy, held_back: false, losses: 0 }, 0);
-        } else {
+        } else if self.random.once_in(2) {
             self.hand_in_parcel(parcel.readings.clone(), parcel.epoch_id, 0);
+        } else {
+            self.hand_in_named(parcel.batch_id.clone(), parcel.readings.clone(), parcel.epoch_id, 0);
         }
     }
 
@@ -178,6 +181,17 @@ impl Script {
     }
 
     fn hand_in_parcel(&mut self, readings: Vec<Reading>, epoch_id: Option<EpochId>, later: u32) {
+        let batch_id = BatchId::Uuid(self.random.uuid());
+        self.hand_in_named(batch_id, readings, epoch_id, later);
+    }
+
+    fn hand_in_named(
+        &mut self,
+        batch_id: BatchId,
+        readings: Vec<Reading>,
+        epoch_id: Option<EpochId>,
+        later: u32,
+    ) {
         let style = if self.random.once_in(4) { Style::Loose } else { Style::Plain };
         let encoding = match self.encodings {
             Encodings::One(encoding) => encoding,
@@ -186,7 +200,6 @@ impl Script {
                 Encoding::ALL[place]
             }
         };
-        let batch_id = BatchId::Uuid(self.random.uuid());
         let device_id = self.tracker.device_id().clone();
         // What a script spells is JSON, so only a want of memory could fail; plain JSON needs no more of it.
         let parcel = Parcel::pack(&device_id, batch_id.clone(), epoch_id, readings.clone(), style, encoding)

@@ -95,12 +95,13 @@ fn every_fault_happens() {
         let mut ledger = Ledger::new(script.device_id().clone());
         let explicit = index % 2 == 0;
         let mut last_epoch = None;
-        let mut bodies = BTreeMap::new();
+        let mut contents = BTreeMap::new();
         for delivery in whole(&mut script, 500) {
             let Delivery { parcel, role, fate, held_back } = &delivery;
             assert_eq!(parcel.epoch_id.is_some(), explicit, "always or never");
-            let former = bodies.insert(parcel.batch_id.to_string(), parcel.body.clone());
-            assert!(former.is_none_or(|former| former == parcel.body), "one name, one content");
+            let former = contents.insert(parcel.batch_id.to_string(), Arc::clone(parcel));
+            let respelled = former.as_ref().is_some_and(|former| former.body != parcel.body);
+            assert!(former.is_none_or(|former| former.readings == parcel.readings), "one name, one content");
             seen.extend(words(*fate, *role));
             if !fate.arrives() {
                 continue;
@@ -112,6 +113,7 @@ fn every_fault_happens() {
                 ("held back", *held_back && greatest < before),
                 ("late epoch", greatest.map(|key| key.epoch_id) < last_epoch),
                 ("epoch raised", last_epoch.is_some() && greatest.map(|key| key.epoch_id) > last_epoch),
+                ("spelled anew", respelled && account.status == Status::Duplicate),
                 ("duplicate", account.status == Status::Duplicate),
                 ("overlap", account.accepted > 0 && account.repeated > 0),
                 ("all repeated", account.accepted == 0 && account.repeated > 1),
@@ -153,6 +155,7 @@ fn every_fault_happens() {
         "overlap",
         "quarantined",
         "retry",
+        "spelled anew",
         "stale",
     ];
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), all);
