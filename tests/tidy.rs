@@ -31,6 +31,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("zstd", &["src/fleet", "src/domain/decode"]),
     ("ciborium", &["src/fleet", "src/domain/decode"]),
     ("ciborium_ll", &["src/domain/decode"]),
+    ("indicatif", &["src/cli/simulate"]),
 ];
 
 /// What `domain` must do without: it is pure.

@@ -7,6 +7,7 @@ mod reload;
 mod send;
 mod serve;
 mod settings;
+mod simulate;
 mod terminal;
 mod verify;
 mod web;
@@ -24,6 +25,7 @@ Examples:
   tidegate serve                                start the gateway with tidegate.toml, or with defaults
   tidegate keys derive track-exp-084            the key to flash into that tracker
   tidegate send batch.json                      sign and upload a batch as that tracker would
+  tidegate simulate --loss 0.3                  play a fleet behind a bad link, and compare
   tidegate verify                               check the whole database while the gateway runs
   tidegate conform http://127.0.0.1:8080        check a running gateway against the contract's cases
 
@@ -43,6 +45,7 @@ struct Cli {
 enum Command {
     Serve(serve::Serve),
     Send(send::Send),
+    Simulate(simulate::Simulate),
     #[command(subcommand)]
     Keys(keys::Keys),
     Verify(verify::Verify),
@@ -62,6 +65,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, terminal: &mut Termina
     let done = match cli.command {
         Command::Serve(command) => serve::run(&command, terminal),
         Command::Send(command) => send::run(&command, terminal),
+        Command::Simulate(command) => simulate::run(&command, terminal),
         Command::Keys(command) => keys::run(&command, terminal),
         Command::Verify(command) => verify::run(&command, terminal),
         Command::Conform(command) => conform::run(&command, terminal),

@@ -1,6 +1,6 @@
 //! `tidegate send`: signs and uploads batch files as a tracker would.
 
-mod backoff;
+pub(super) mod backoff;
 mod upload;
 
 use std::io::Read as _;

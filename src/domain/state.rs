@@ -48,6 +48,11 @@ impl fmt::Display for State {
     }
 }
 
+/// The rule of the swap: only a greater key wins, equal is stale. `fault-equal-wins` breaks it on purpose.
+fn wins(new: Key, kept: Key) -> bool {
+    if cfg!(feature = "fault-equal-wins") { new >= kept } else { new > kept }
+}
+
 impl State {
     /// Folds one counting entry into the state. The order of calls does not matter, as long as of each key
     /// only the entry received first is folded: that is the law of section 2 of the contract.
@@ -60,10 +65,10 @@ impl State {
             return;
         };
         let position = match (current.position, position) {
-            (Some(kept), Some(new)) if kept.key >= new.key => Some(kept),
+            (Some(kept), Some(new)) if !wins(new.key, kept.key) => Some(kept),
             (kept, new) => new.or(kept),
         };
-        if key > current.key {
+        if wins(key, current.key) {
             *current = entry;
         }
         current.position = position;

@@ -27,7 +27,7 @@ pub fn spell(batch: &Batch) -> String {
     text
 }
 
-fn spell_record(text: &mut String, record: &Record) {
+pub(super) fn spell_record(text: &mut String, record: &Record) {
     let _ = write!(text, "{{\"seq\":{}", record.seq);
     if let Some(at) = record.recorded_at {
         let _ = write!(text, ",\"recorded_at\":\"{at}\"");
@@ -43,7 +43,7 @@ fn spell_record(text: &mut String, record: &Record) {
 }
 
 /// Appends the members of a canonical JSON object, each behind a comma.
-fn push_members(text: &mut String, object: Option<&str>) {
+pub(super) fn push_members(text: &mut String, object: Option<&str>) {
     if let Some(members) = object.and_then(|object| object.strip_prefix('{')?.strip_suffix('}')) {
         text.push(',');
         text.push_str(members);

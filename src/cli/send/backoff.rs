@@ -11,10 +11,27 @@ const ASKED_LONGEST: Duration = Duration::from_mins(5);
 /// the upper half is random so that trackers refused together do not come back together; and never less than
 /// the gateway asked for.
 pub(super) fn pause(attempt: u32, asked: Option<Duration>, random: u32) -> Duration {
+    between(FIRST, LONGEST, attempt, asked, random)
+}
+
+/// The same for whoever wants another first and longest pause.
+pub(in crate::cli) fn between(
+    first: Duration,
+    longest: Duration,
+    attempt: u32,
+    asked: Option<Duration>,
+    random: u32,
+) -> Duration {
     let full =
-        FIRST.saturating_mul(1u32.checked_shl(attempt.saturating_sub(1)).unwrap_or(u32::MAX)).min(LONGEST);
+        first.saturating_mul(1u32.checked_shl(attempt.saturating_sub(1)).unwrap_or(u32::MAX)).min(longest);
     let jittered = full / 2 + (full / 2).mul_f64(f64::from(random) / f64::from(u32::MAX));
     jittered.max(asked.unwrap_or_default().min(ASKED_LONGEST))
+}
+
+/// Only spreads retries; without random numbers they are not spread.
+pub(in crate::cli) fn random() -> u32 {
+    let mut bytes = [0; 4];
+    getrandom::fill(&mut bytes).map_or(u32::MAX, |()| u32::from_le_bytes(bytes))
 }
 
 #[cfg(test)]

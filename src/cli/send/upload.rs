@@ -70,7 +70,7 @@ impl Uploader {
                 return answer;
             }
             attempt += 1;
-            let pause = backoff::pause(attempt, asked, random());
+            let pause = backoff::pause(attempt, asked, backoff::random());
             let told = format!("{why}; try {attempt} of {} in {:.1} s", self.retries, pause.as_secs_f64());
             tell(&told);
             // Made inside: a timer needs its runtime around it from the start.
@@ -97,10 +97,4 @@ impl Uploader {
             body: read_body(response).await?,
         })
     }
-}
-
-/// Only spreads retries; without random numbers they are not spread.
-fn random() -> u32 {
-    let mut bytes = [0; 4];
-    getrandom::fill(&mut bytes).map_or(u32::MAX, |()| u32::from_le_bytes(bytes))
 }

@@ -335,7 +335,10 @@ fn state_move(upload: &Upload, batch: &Batch, snapshot: &Snapshot, judgement: &J
         return StateMove::ByLaw;
     }
     let mut state = snapshot.device.state;
-    for entry in judgement.entries.iter().filter(|entry| entry.first) {
+    // With the planted fault the first of a key has nothing ahead of what comes later for it.
+    let may_win =
+        |entry: &&PlannedEntry| entry.first || (cfg!(feature = "fault-equal-wins") && entry.mark.is_none());
+    for entry in judgement.entries.iter().filter(may_win) {
         let record = &batch.records[entry.place];
         let key = Key { epoch_id: snapshot.epoch.epoch_id, seq: record.seq };
         State::fold(&mut state, key, record, upload.received_at);

@@ -184,6 +184,21 @@ fn epoch_json(epoch_id: EpochId) -> String {
     format!("{{\"epoch_id\":{epoch_id}}}")
 }
 
+/// Compares the ordering keys of new and stored state in [`swap_state`].
+#[cfg(not(feature = "fault-equal-wins"))]
+macro_rules! wins {
+    () => {
+        ">"
+    };
+}
+/// The planted fault: equal wins.
+#[cfg(feature = "fault-equal-wins")]
+macro_rules! wins {
+    () => {
+        ">="
+    };
+}
+
 /// Swaps the current state: the statement itself refuses to move the state or the position backwards. A
 /// correction may move them anywhere, and says so in the row.
 pub(super) fn swap_state(
@@ -193,7 +208,8 @@ pub(super) fn swap_state(
     correction: bool,
     counters: &mut Counters,
 ) -> Result<(), StoreError> {
-    let sql = "INSERT INTO device_current_state AS s (device_ref, epoch_id, last_seq, recorded_at, received_at, \
+    let sql = concat!(
+        "INSERT INTO device_current_state AS s (device_ref, epoch_id, last_seq, recorded_at, received_at, \
                battery, position_epoch_id, position_seq, lat, lon, position_recorded_at, revision, cursor, corrected) \
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 1, ?12, ?13) \
                ON CONFLICT (device_ref) DO UPDATE SET epoch_id = excluded.epoch_id, last_seq = excluded.last_seq, \
@@ -204,10 +220,13 @@ pub(super) fn swap_state(
                WHERE excluded.corrected OR ( \
                (coalesce(excluded.position_epoch_id, -1), coalesce(excluded.position_seq, -1)) \
                >= (coalesce(s.position_epoch_id, -1), coalesce(s.position_seq, -1)) \
-               AND ((excluded.epoch_id, excluded.last_seq) > (s.epoch_id, s.last_seq) \
+               AND ((excluded.epoch_id, excluded.last_seq) ",
+        wins!(),
+        " (s.epoch_id, s.last_seq) \
                OR ((excluded.epoch_id, excluded.last_seq) = (s.epoch_id, s.last_seq) \
                AND (coalesce(excluded.position_epoch_id, -1), coalesce(excluded.position_seq, -1)) \
-               > (coalesce(s.position_epoch_id, -1), coalesce(s.position_seq, -1)))))";
+               > (coalesce(s.position_epoch_id, -1), coalesce(s.position_seq, -1)))))"
+    );
     let position = state.position;
     let values = params![
         device_ref,

@@ -90,7 +90,21 @@ impl WriteConn {
 
     fn commit(&mut self) -> Result<(), StoreError> {
         self.file.check()?;
+        if cfg!(feature = "fault-early-answer") {
+            // The planted fault: the answers go out now, see `commit_late`.
+            return Ok(());
+        }
         self.conn.execute_batch("COMMIT").map_err(at_sync("committing"))
+    }
+
+    /// Half of the planted fault: commits some time after the answers are out.
+    #[cfg(feature = "fault-early-answer")]
+    pub(super) fn commit_late(&self) -> Result<(), StoreError> {
+        if !self.conn.is_autocommit() {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            self.conn.execute_batch("COMMIT").map_err(at_sync("committing"))?;
+        }
+        Ok(())
     }
 
     fn roll_back(&self) {

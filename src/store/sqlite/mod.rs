@@ -120,6 +120,8 @@ impl Store for SqliteStore {
     }
 
     fn maintain(&self) -> Result<(), StoreError> {
+        #[cfg(feature = "fault-early-answer")]
+        self.with_writer(|writer| writer.commit_late())?;
         if self.wal_pages.load(Ordering::Relaxed) < self.checkpoint_pages {
             return Ok(());
         }

@@ -9,6 +9,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&[], "tidegate"),
     (&["serve"], "serve"),
     (&["send"], "send"),
+    (&["simulate"], "simulate"),
     (&["keys"], "keys"),
     (&["keys", "derive"], "keys-derive"),
     (&["keys", "new"], "keys-new"),

@@ -8,6 +8,7 @@ mod help;
 mod protocol;
 mod readme;
 mod shutdown;
+mod simulate;
 mod start;
 mod wire_bytes;
 mod write_errors;

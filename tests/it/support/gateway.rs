@@ -85,26 +85,59 @@ pub(crate) struct Done {
 
 /// Runs a program to its end.
 pub(crate) fn run(command: &mut Command) -> Done {
-    run_within(PATIENCE, command)
+    Running::start(command).ended()
 }
 
 /// The same for one that may take its time.
 pub(crate) fn run_within(patience: Duration, command: &mut Command) -> Done {
-    let mut guarded = Guarded::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
-    let (out, err) = (guarded.0.stdout.take().expect("a pipe"), guarded.0.stderr.take().expect("a pipe"));
-    let [out, err] = [Box::new(out) as Box<dyn std::io::Read + Send>, Box::new(err)].map(|mut pipe| {
-        let (whole, said) = channel();
-        std::thread::spawn(move || {
-            let mut text = String::new();
-            let read = pipe.read_to_string(&mut text);
-            let _ = whole.send(read.map(|_| text));
+    Running::start(command).ended_within(patience)
+}
+
+/// A program under way whose output is gathered.
+pub(crate) struct Running {
+    child: Guarded,
+    said: [Receiver<std::io::Result<String>>; 2],
+}
+
+impl Running {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = Guarded::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let (out, err) = (child.0.stdout.take().expect("a pipe"), child.0.stderr.take().expect("a pipe"));
+        let said = [Box::new(out) as Box<dyn std::io::Read + Send>, Box::new(err)].map(|mut pipe| {
+            let (whole, said) = channel();
+            std::thread::spawn(move || {
+                let mut text = String::new();
+                let read = pipe.read_to_string(&mut text);
+                let _ = whole.send(read.map(|_| text));
+            });
+            said
         });
-        said
-    });
-    let [out, err] =
-        [out, err].map(|said| said.recv_timeout(patience).expect("ends in time").expect("UTF-8"));
-    // Both pipes are closed: it has ended, or is about to.
-    Done { code: guarded.0.wait().expect("waited for").code(), out, err }
+        Self { child, said }
+    }
+
+    /// SIGTERM; does not wait.
+    pub(crate) fn terminate(&self) {
+        signal(self.child.0.id(), "TERM");
+    }
+
+    /// Waits until it has ended.
+    pub(crate) fn ended(self) -> Done {
+        self.ended_within(PATIENCE)
+    }
+
+    fn ended_within(mut self, patience: Duration) -> Done {
+        let [out, err] =
+            self.said.map(|said| said.recv_timeout(patience).expect("ends in time").expect("UTF-8"));
+        // Both pipes are closed: it has ended, or is about to.
+        Done { code: self.child.0.wait().expect("waited for").code(), out, err }
+    }
+}
+
+/// Signals a child that was not waited for, so that its id is still its own.
+fn signal(id: u32, name: &str) {
+    let id = id.to_string();
+    let done = run(command("sh", Path::new("/")).args(["-c", "kill -\"$1\" \"$0\"", &id, name]));
+    assert_eq!(done.code, Some(0), "{}", done.err);
 }
 
 /// A child that is killed, by its own id, when its handle goes.
@@ -180,12 +213,12 @@ impl Gateway {
 
     /// SIGTERM; does not wait.
     pub(crate) fn terminate(&self) {
-        self.signal("TERM");
+        signal(self.id(), "TERM");
     }
 
     /// SIGHUP; does not wait.
     pub(crate) fn hang_up(&self) {
-        self.signal("HUP");
+        signal(self.id(), "HUP");
     }
 
     /// The next line of its log that holds these words.
@@ -198,13 +231,6 @@ impl Gateway {
                 Err(error) => panic!("waited in vain for {words:?} ({error})"),
             }
         }
-    }
-
-    fn signal(&self, name: &str) {
-        let id = self.id().to_string();
-        // The child was not waited for, so its id is still its own.
-        let done = run(command("sh", Path::new("/")).args(["-c", "kill -\"$1\" \"$0\"", &id, name]));
-        assert_eq!(done.code, Some(0), "{}", done.err);
     }
 
     /// Waits until it has ended: its exit code and the rest of what it said.

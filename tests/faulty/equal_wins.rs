@@ -1,0 +1,9 @@
+//! A gateway that lets an equal ordering key move the current state, see `tests/it/process/simulate.rs`.
+
+use std::process::ExitCode;
+
+use tidegate::cli::{self, Terminal};
+
+fn main() -> ExitCode {
+    cli::run(std::env::args_os(), &mut Terminal::of_process())
+}
