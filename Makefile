@@ -4,7 +4,7 @@
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
 
-run: ## Build, start a gateway in run/, feed it a few trackers, and stay up until Ctrl-C
+run: ## Build, start a gateway in run/, and let a simulated fleet upload to it until Ctrl-C
 	@scripts/run.sh
 
 build: ## Build the binary for development

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the gateway, starts it with a data folder of its own (run/), lets a few fixture trackers upload over
-# real HTTP, and stays up until Ctrl-C. LISTEN=ADDR:PORT chooses another address.
+# Builds the gateway, starts it with a data folder of its own (run/), and lets a simulated fleet upload to it over real
+# HTTP behind a bad link until Ctrl-C; then compares and checks the books. LISTEN=ADDR:PORT chooses another address,
+# DEVICES=N the size of the fleet, DURATION=60s ends it by itself.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup-test.sh
@@ -15,7 +16,8 @@ mkdir -p run
 # A gateway that runs already writes there, too: look only at what is new.
 touch "$log"
 said=$(wc -l <"$log")
-"$tidegate" serve --listen "$listen" --store "$store" 2>>"$log" &
+# Each in a session of its own: Ctrl-C comes to this script, which ends the fleet first; it delivers what waits.
+setsid "$tidegate" serve --listen "$listen" --store "$store" 2>>"$log" &
 gateway=$!
 trap 'kill "$gateway" 2>/dev/null || true; wait "$gateway" 2>/dev/null || true' EXIT
 trap 'exit 0' INT TERM
@@ -32,18 +34,8 @@ if [ -z "$url" ]; then
     exit 1
 fi
 
-echo "Trackers upload:"
-for batch in fixtures/demo/*.json; do
-    printf '  %-36s ' "$(basename "$batch")"
-    "$tidegate" send --url "$url" --store "$store" "$batch"
-done
-
-token=$(sed -n 's/^read_tokens = \["\([^"]*\)"\].*/\1/p' run/secrets.toml)
-echo
-echo "Current positions:"
-curl -fsS -H "Authorization: Bearer $token" "$url/v1/devices" | sed 's/},{"device_id"/},\n{"device_id"/g' |
-    sed -n 's/.*"device_id":"\([^"]*\)","epoch_id":\([0-9]*\),"last_seq":\([0-9]*\),"lat":\([-0-9.]*\),"lon":\([-0-9.]*\),.*/  \1 epoch \2 seq \3 at \4, \5/p'
-echo
+# Each run has a fleet of its own: what the gateway knows of earlier ones stays as it is.
+prefix=sail-$(date -u +%m%d-%H%M%S)
 cat <<TEXT
 
 The gateway runs at $url (log: $log). Ctrl-C stops it.
@@ -51,5 +43,22 @@ Tokens and keys:  run/secrets.toml
 Read positions:   curl -H "Authorization: Bearer \$(sed -n 's/^read_tokens = \["\([^"]*\)"\].*/\1/p' run/secrets.toml)" $url/v1/devices
 Upload a batch:   $tidegate send --url $url --store $store fixtures/demo/01-track-exp-084-1.json
 Check the books:  $tidegate verify --store $store
+
+A fleet sails, two days at sea already, behind a link that loses one request or answer in five:
 TEXT
-wait "$gateway"
+setsid "$tidegate" simulate --url "$url" --store "$store" --prefix "$prefix" --devices "${DEVICES:-24}" \
+    --live --history 48h --interval 10 --loss 0.2 --duplicate 0.1 --reorder 0.1 \
+    ${DURATION:+--duration "$DURATION"} &
+fleet=$!
+trap 'kill -INT "$fleet" 2>/dev/null || true' INT TERM
+# A signal ends the waiting, not the fleet.
+agreed=0
+while kill -0 "$fleet" 2>/dev/null; do
+    agreed=0
+    wait "$fleet" || agreed=$?
+done
+trap 'exit 0' INT TERM
+echo
+echo "The law, over the whole database:"
+"$tidegate" verify --store "$store"
+exit "$agreed"

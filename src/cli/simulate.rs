@@ -48,7 +48,7 @@ Examples:
   tidegate simulate
   tidegate simulate --devices 200 --duration 60s --loss 0.3 --duplicate 0.3 --reorder 0.3
   tidegate simulate --seed 42 --prefix rerun --batches 100 --interval 0
-  tidegate simulate --live --devices 12 --url https://gateway.example --token \"$READ_TOKEN\"";
+  tidegate simulate --live --history 48h --devices 12 --url https://gateway.example --token \"$READ_TOKEN\"";
 
 /// Most devices of a run.
 const DEVICES_MAX: u32 = 10_000;
@@ -56,6 +56,8 @@ const DEVICES_MAX: u32 = 10_000;
 const INTERVAL: Duration = Duration::from_millis(250);
 const LIVE_INTERVAL: Duration = Duration::from_secs(10);
 const DURATION: Duration = Duration::from_secs(30);
+/// Seconds between two records of the past.
+const HISTORY_PERIOD: u32 = 600;
 
 /// Play a fleet behind a bad link, and compare the gateway with an own ledger
 #[derive(Debug, Args)]
@@ -92,11 +94,14 @@ pub(super) struct Simulate {
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     records: u16,
     /// How bodies travel: json, cbor, gzip, zlib, zstd, cbor+gzip, cbor+zlib, cbor+zstd, or mix
-    #[arg(long, value_name = "NAME", default_value = "json", value_parser = read_encodings)]
+    #[arg(long, value_name = "NAME", default_value = "mix", value_parser = read_encodings)]
     encoding: Encodings,
     /// Sail in real time until Ctrl-C or --duration: records stamped now, an upload every 10 s
     #[arg(long, conflicts_with = "batches")]
     live: bool,
+    /// Begin a live run with a past: so long at sea, a record each ten minutes, delivered at once
+    #[arg(long, value_name = "TIME", requires = "live", value_parser = read_time)]
+    history: Option<Duration>,
     /// Device ids are PREFIX-000, PREFIX-001, … [default: from time and seed, so that they are fresh]
     #[arg(long, value_name = "PREFIX")]
     prefix: Option<String>,
@@ -119,12 +124,18 @@ pub(super) fn run(command: &Simulate, terminal: &mut Terminal) -> Result<(), Fai
         uploads: command.batches.map(u64::from),
         interval: command.interval.unwrap_or(if command.live { LIVE_INTERVAL } else { INTERVAL }),
         live: command.live,
+        history: command.history,
     };
+    let begin = command.history.map(begun);
     let rates = Rates { loss: command.loss, duplicate: command.duplicate, reorder: command.reorder };
     let (first, last) = (ids.first().cloned(), ids.last().cloned());
     let members = (0..).zip(ids).map(|(index, id)| {
         let records_max = usize::from(command.records);
         let script = Script::new(seed, index, id.clone(), rates, command.encoding, records_max);
+        let script = match begin {
+            Some(begin) => script.begun_at(begin, HISTORY_PERIOD),
+            None => script,
+        };
         (script, Ledger::new(id))
     });
     let members = members.collect();
@@ -132,6 +143,12 @@ pub(super) fn run(command: &Simulate, terminal: &mut Terminal) -> Result<(), Fai
         terminal.print(&format!("seed {seed}, devices {first} to {last}"))?;
     }
     Fleet::new(link, pace, seed).sail(members, terminal)
+}
+
+/// When a fleet began that has been at sea for so long: a whole second, as every style can say it.
+fn begun(history: Duration) -> Timestamp {
+    let now = SystemClock.now().to_micros().div_euclid(1_000_000);
+    Timestamp::EPOCH.plus_seconds(now - i64::try_from(history.as_secs()).unwrap_or(0))
 }
 
 fn token(command: &Simulate, terminal: &Terminal) -> Result<String, Failure> {

@@ -76,6 +76,11 @@ impl Tracker {
         self
     }
 
+    /// When the next record is measured.
+    pub fn next_at(&self) -> Timestamp {
+        self.next_at
+    }
+
     /// Whose batches these are.
     pub fn device_id(&self) -> &DeviceId {
         &self.device_id

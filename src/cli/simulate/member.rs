@@ -57,17 +57,23 @@ impl Member {
     pub(super) async fn sail(mut self) -> Given<Logbook> {
         let mut uploads = 0;
         let sea = Arc::clone(&self.sea);
-        sea.pause(self.random.below(1000)).await;
+        let mut in_the_past = sea.has_history();
+        if !in_the_past {
+            sea.pause(self.random.below(1000)).await;
+        }
         loop {
             let over = sea.over(uploads);
             if over {
                 self.script.close();
             }
-            let Some(delivery) = self.script.next(sea.now()) else { break };
+            let now = sea.now();
+            // The past goes out as fast as answers come: a tracker that was out of sight has a backlog.
+            in_the_past = in_the_past && now.is_some_and(|now| self.script.next_at() < now);
+            let Some(delivery) = self.script.next(now.filter(|_| !in_the_past)) else { break };
             uploads += 1;
             self.tell(&delivery);
             self.play(&delivery).await?;
-            if !over {
+            if !over && !in_the_past {
                 // Half to one and a half times the interval.
                 sea.pause(500 + self.random.below(1000)).await;
             }

@@ -38,6 +38,8 @@ pub(super) struct Pace {
     pub(super) uploads: Option<u64>,
     pub(super) interval: Duration,
     pub(super) live: bool,
+    /// How long the fleet has been at sea when it begins to sail in real time.
+    pub(super) history: Option<Duration>,
 }
 
 /// A result, or why the whole run is given up.
@@ -66,6 +68,11 @@ impl Sea {
     pub(super) async fn slot(&self) -> Option<SemaphorePermit<'_>> {
         // It is never closed; without a permit the exchange would only be one too many.
         self.slots.acquire().await.ok()
+    }
+
+    /// Whether the fleet catches up with a past before it sails in real time.
+    pub(super) fn has_history(&self) -> bool {
+        self.pace.history.is_some()
     }
 
     /// The time, where the fleet sails in real time.

@@ -175,6 +175,18 @@ impl Script {
         }
     }
 
+    /// The same life, begun at this time, with so many seconds between two records.
+    #[must_use]
+    pub fn begun_at(mut self, begin: Timestamp, seconds: u32) -> Self {
+        self.tracker = self.tracker.starting_at(begin).every(seconds);
+        self
+    }
+
+    /// When the next record is measured, unless it is told.
+    pub fn next_at(&self) -> Timestamp {
+        self.tracker.next_at()
+    }
+
     /// Whose life this is.
     pub fn device_id(&self) -> &DeviceId {
         self.tracker.device_id()
@@ -196,7 +208,7 @@ impl Script {
     }
 
     /// The next upload; `None` once it was closed and all is delivered. With `now` its records are measured up to
-    /// that time, a few seconds apart; else each a minute after the one before.
+    /// that time, a few seconds apart; else each some time after the one before, a minute unless said.
     pub fn next(&mut self, now: Option<Timestamp>) -> Option<Delivery> {
         loop {
             if let Some(sending) = self.due() {

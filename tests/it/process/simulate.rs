@@ -75,6 +75,34 @@ fn an_honest_gateway_agrees_with_the_ledger() {
     assert_eq!((done.code, done.err.as_str()), (Some(1), expected));
 }
 
+#[test]
+fn a_live_fleet_may_begin_with_a_past() {
+    let folder = Folder::new();
+    let gateway = Gateway::start(&folder);
+    let more = ["--seed", "3", "--devices", "4", "--live", "--history", "24h"];
+    let done = run(&mut simulate(
+        &folder,
+        gateway.address,
+        &[&more[..], &["--duration", "2s", "--interval", "0.5"]].concat(),
+    ));
+    expect_agreement(&done);
+    let mut link = gateway.link();
+    for index in 0..4 {
+        let track = link.track(&format!("sim-{index:03}"));
+        // A record each ten minutes of a day, and some of now. Some clocks are wrong, and some keys stand twice.
+        assert!(track.len() > 120, "{}", track.len());
+        let at = |record: &serde_json::Value| record["recorded_at"].as_str().map(str::to_owned);
+        let days: std::collections::BTreeSet<_> = track
+            .iter()
+            .filter_map(at)
+            .map(|at| at[..10].to_owned())
+            .filter(|day| ("2026".."2090").contains(&day.as_str()))
+            .collect();
+        assert!(days.len() >= 2, "yesterday and today: {days:?}");
+    }
+    verify(&folder);
+}
+
 /// Kills a gateway again and again while a fleet uploads, each time after so many uploads, and starts another one in
 /// its place.
 fn simulate_with_kills(folder: &Folder, gateway: &dyn Fn() -> Command, kills: usize, uploads: f64) -> Done {
