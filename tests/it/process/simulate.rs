@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tidegate::domain::signature::spell_secret;
+use tidegate::ops::config::environment;
 
 use super::verify;
 use crate::support::gateway::{
@@ -172,6 +173,12 @@ fn planted(name: &str, feature: &str) -> PathBuf {
     let target = Path::new(BINARY).ancestors().nth(2).expect("the binary is in target/debug");
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(env!("CARGO_MANIFEST_DIR")).args(["build", "--offline", "--locked", "--example", name]);
+    // What cargo tells a test about its package must not reach another cargo: build scripts of dependencies watch it,
+    // and would be run anew each time.
+    let of_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in environment().filter(|(name, _)| name.to_str().is_some_and(of_package)) {
+        cargo.env_remove(name);
+    }
     cargo.args(["--features", feature, "--target-dir"]).arg(target);
     let built = cargo.output().expect("cargo runs");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
