@@ -64,14 +64,14 @@ impl Places {
     /// whenever the connection was.
     pub(super) async fn wanted(&self, progress: &Progress) {
         let mut waiting = pin!(None::<Notified<'_>>);
+        let mut since = None;
         std::future::poll_fn(|cx| {
-            if !progress.is_idle() {
-                // If it was its turn, the next one in the row gets it.
-                waiting.set(None);
-                return Poll::Pending;
-            }
-            if waiting.is_none() {
-                waiting.set(Some(self.wanted.notified()));
+            let step = progress.step();
+            if since != Some(step) {
+                // Whoever was busy meanwhile waits at the end of the row again. If it was its turn, the next one
+                // in the row gets it.
+                since = Some(step);
+                waiting.set(progress.is_idle().then(|| self.wanted.notified()));
             }
             waiting.as_mut().as_pin_mut().map_or(Poll::Pending, |turn| turn.poll(cx))
         })
@@ -151,9 +151,12 @@ mod tests {
             places.take().await;
         });
         assert!(!is_done(taking.as_mut()).await);
-        // It was its turn, but a request is coming in: the next one goes.
+        // It was its turn, but a request came in and was answered meanwhile: the next one goes.
         busy.bytes_came();
-        assert!(!is_done(of_busy.as_mut()).await);
+        busy.request_began(false);
+        busy.answered();
+        busy.reading();
+        assert!(busy.is_idle() && !is_done(of_busy.as_mut()).await);
         assert!(!is_done(of_second.as_mut()).await);
         assert!(is_done(of_first.as_mut()).await);
         drop(held.0);

@@ -133,12 +133,12 @@ impl Progress {
         self.request_is_at(Stage::Commit)
     }
 
-    /// Whether the current request, or the last one before its successor began, is or was at this stage.
+    /// Whether the current request is at this stage, or the last one was and no other has begun. Bytes behind a
+    /// refused header look like another header, and are the body nobody reads.
     fn request_is_at(&self, stage: Stage) -> bool {
         let now = self.stage();
-        now == stage
-            || matches!(now, Stage::Answer | Stage::Idle)
-                && self.last.load(Ordering::Acquire) == stage as u64
+        let between = matches!(now, Stage::Answer | Stage::Idle | Stage::Header);
+        now == stage || between && self.last.load(Ordering::Acquire) == stage as u64
     }
 }
 
@@ -174,6 +174,8 @@ mod tests {
         assert!(progress.step() != idle, "idle again is another step");
         assert_eq!(progress.request_began(true), 3);
         progress.answered();
-        assert!(progress.body_left(), "refused before its body was read");
+        progress.reading();
+        progress.bytes_came();
+        assert!(progress.body_left(), "refused before its body was read, which comes now");
     }
 }

@@ -144,7 +144,8 @@ impl Gateway {
         let address = loop {
             match lines.recv_timeout(PATIENCE) {
                 Ok(line) => {
-                    if let Some((_, address)) = line.split_once("listening on http://") {
+                    if let Some((_, url)) = line.split_once("listening on ") {
+                        let (_, address) = url.split_once("://").expect("a URL");
                         break address.parse().expect("an address");
                     }
                     said.push_str(&line);
