@@ -43,7 +43,9 @@ impl Sources {
         check_fleet_keys(&secrets.fleet_keys, self.store.as_ref())?;
         let changes = SETTINGS.iter().zip(self.effective.iter().zip(&loaded.effective));
         for (_, (_, now)) in changes.filter(|(setting, (then, now))| !setting.is_secret() && then != now) {
-            tracing::warn!("{now}: takes effect at the next start; SIGHUP reloads secrets and certificate alone");
+            tracing::warn!(
+                "{now}: takes effect at the next start; SIGHUP reloads secrets and certificate alone"
+            );
         }
         self.read_tls();
         secrets.tls.clone_from(&self.tls);

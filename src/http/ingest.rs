@@ -119,9 +119,7 @@ where
     // Their values are pieces of the connection's read buffer: kept, each slow upload would hold two of these.
     drop(parts);
     let mut held = gateway.inflight.open();
-    let body = body::read(body, max, &mut held)
-        .await
-        .map_err(|error| body_problem(error, max))?;
+    let body = body::read(body, max, &mut held).await.map_err(|error| body_problem(error, max))?;
     let received_at = gateway.clock.now();
     progress.body_read();
     // Nothing is awaited between the last byte and this line: from here on the upload is on its way even if

@@ -114,8 +114,7 @@ pub(super) async fn drive(shared: Arc<Shared>, stream: TcpStream, place: Place) 
         tracing::debug!(%error, "no TCP_NODELAY");
     }
     let tls = shared.gateway.secrets().tls.as_ref().map(|tls| TlsAcceptor::from(tls.config()));
-    let progress =
-        Arc::new(Progress::new(if tls.is_some() { Stage::Handshake } else { Stage::Fresh }));
+    let progress = Arc::new(Progress::new(if tls.is_some() { Stage::Handshake } else { Stage::Fresh }));
     let wire = Wire::new(stream, Arc::clone(&progress), Patience::of(&shared.gateway.http));
     let transport = match tls {
         None => Some(Transport::Plain(wire)),

@@ -94,7 +94,10 @@ fn read_key(path: &Path) -> Result<(PrivateKeyDer<'static>, Vec<String>), Fault>
     // The group may read it: that is how key files are commonly shared with a service.
     let open = mode & 0o007 != 0;
     let warning = open.then(|| {
-        format!("tls_key: {} has mode {mode:04o}, so everybody here may read it; run chmod o= on it", path.display())
+        format!(
+            "tls_key: {} has mode {mode:04o}, so everybody here may read it; run chmod o= on it",
+            path.display()
+        )
     });
     Ok((key, warning.into_iter().collect()))
 }
@@ -159,7 +162,8 @@ mod tests {
 
     fn pair() -> (String, String) {
         let key = KeyPair::generate().expect("a key");
-        let cert = CertificateParams::new(vec!["localhost".to_owned()]).and_then(|cert| cert.self_signed(&key));
+        let cert =
+            CertificateParams::new(vec!["localhost".to_owned()]).and_then(|cert| cert.self_signed(&key));
         (cert.expect("a certificate").pem(), key.serialize_pem())
     }
 
@@ -196,7 +200,10 @@ mod tests {
         let (cert, key) = (shown(&files.cert), shown(&files.key));
         let gone = TlsFiles { cert: folder.path().join("a"), key: folder.path().join("b") };
         let (a, b) = (shown(&gone.cert), shown(&gone.key));
-        assert_eq!(faults(&gone), [format!("tls_cert: {a} does not exist"), format!("tls_key: {b} does not exist")]);
+        assert_eq!(
+            faults(&gone),
+            [format!("tls_cert: {a} does not exist"), format!("tls_key: {b} does not exist")]
+        );
 
         let swapped = TlsFiles { cert: files.key.clone(), key: files.cert.clone() };
         assert_eq!(
@@ -214,10 +221,14 @@ mod tests {
         let rubbish = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         std::fs::write(&files.cert, rubbish).expect("a file");
         let told = faults(&files);
-        assert!(told.len() == 1 && told[0].starts_with(&format!("tls_cert: {cert} holds a certificate that")), "{told:?}");
+        assert!(
+            told.len() == 1 && told[0].starts_with(&format!("tls_cert: {cert} holds a certificate that")),
+            "{told:?}"
+        );
         std::fs::write(&files.cert, "-----BEGIN CERTIFICATE-----\n!!!\n").expect("a file");
         assert_eq!(faults(&files), [format!("tls_cert: {cert} is not PEM")]);
-        std::fs::write(&files.key, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n").expect("a file");
+        std::fs::write(&files.key, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
+            .expect("a file");
         assert_eq!(faults(&files).len(), 1);
     }
 }

@@ -93,11 +93,7 @@ pub const SETTINGS: &[Setting] = &[
         "Most bytes of unfinished and waiting uploads together, as they stand in memory",
     ),
     plain("connections_max", "16384", "Most connections at once; idle ones make room for new ones"),
-    plain(
-        "header_timeout_s",
-        "120",
-        "Longest silence before and within the header of a request, in seconds",
-    ),
+    plain("header_timeout_s", "120", "Longest silence before and within the header of a request, in seconds"),
     plain("body_idle_timeout_s", "300", "Longest silence between two pieces of a body, in seconds"),
     plain(
         "keepalive_timeout_s",

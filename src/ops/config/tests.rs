@@ -150,7 +150,8 @@ fn every_setting_is_read() {
 
 #[test]
 fn with_tls_session_cookies_are_for_https_alone() {
-    let secure = |file: &str| load_with(file, &[], &Flags::default()).expect("loads").config.http.session_secure;
+    let secure =
+        |file: &str| load_with(file, &[], &Flags::default()).expect("loads").config.http.session_secure;
     assert!(!secure("tls_cert = \"\"\ntls_key = \"\"\n"));
     assert!(secure("tls_cert = \"c\"\ntls_key = \"k\"\nsession_secure = false\n"));
 }

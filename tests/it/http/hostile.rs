@@ -104,7 +104,10 @@ fn bodies_shorter_and_longer_than_announced() {
     let gateway = Gateway::start();
     let body = batch("a", "x", None, &[1]);
     let framed = |length: usize, sent: &str| {
-        upload("a", &body, "").replace(&format!("Length: {}\r\n\r\n{body}", body.len()), &format!("Length: {length}\r\n\r\n{sent}"))
+        upload("a", &body, "").replace(
+            &format!("Length: {}\r\n\r\n{body}", body.len()),
+            &format!("Length: {length}\r\n\r\n{sent}"),
+        )
     };
     // Shorter: it waits for the rest, which does not come.
     let mut client = gateway.connect();
@@ -135,7 +138,11 @@ fn nothing_behind_a_refused_request_is_taken() {
     drop(client);
     assert_eq!(gateway.get("/v1/devices/b").status, 404);
     // A signature that is well formed and wrong was read with its body: the next request counts.
-    let wrong = upload("a", &batch("a", "x", None, &[1]), "").replacen("sha256=", &format!("sha256={}", "0".repeat(64)), 1);
+    let wrong = upload("a", &batch("a", "x", None, &[1]), "").replacen(
+        "sha256=",
+        &format!("sha256={}", "0".repeat(64)),
+        1,
+    );
     let wrong = cut_old_signature(&wrong);
     let mut client = gateway.connect();
     client.send(wrong + &behind);

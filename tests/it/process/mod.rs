@@ -6,6 +6,7 @@ mod help;
 mod readme;
 mod shutdown;
 mod start;
+mod tls;
 mod write_errors;
 
 use std::process::Command;

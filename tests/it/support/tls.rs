@@ -1,6 +1,6 @@
 //! Certificates made for one test, and a client that speaks TLS byte by byte.
 
-use std::io::{self, BufReader, ErrorKind, Read as _, Write as _};
+use std::io::{self, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,7 +50,9 @@ impl Authority {
 
     fn trusted(&self) -> RootCertStore {
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(self.0.pem().as_bytes()).expect("PEM")).expect("an authority");
+        roots
+            .add(CertificateDer::from_pem_slice(self.0.pem().as_bytes()).expect("PEM"))
+            .expect("an authority");
         roots
     }
 
@@ -145,13 +147,5 @@ impl TlsLink {
     /// Whether the gateway ended the connection and said so first, as TLS wants it.
     pub(crate) fn is_closed(&mut self) -> bool {
         self.0.read(&mut [0]).expect("no reset, and no end without close_notify") == 0
-    }
-
-    /// Whether it ended it somehow.
-    pub(crate) fn is_over(&mut self) -> bool {
-        match self.0.read(&mut [0]) {
-            Ok(read) => read == 0,
-            Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
-        }
     }
 }
