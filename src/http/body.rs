@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use super::budget::Held;
 
 /// Room made at most before the first byte came: what a client only promises costs it nothing, and us little.
-const FIRST_ROOM: usize = 4096;
+const FIRST_ROOM: usize = 512;
 
 /// Why a body was not read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -196,16 +196,17 @@ async fn speak(shared: &Arc<Shared>, transport: Transport, progress: Arc<Progres
 /// Answers one request. A panic in a handler is a 500, and the connection goes on.
 async fn answer(shared: &Shared, progress: &Progress, request: Request<Incoming>) -> Response<Body> {
     let requests = progress.request_began(!request.body().is_end_stream());
-    let answered = caught(async {
+    let mut work = pin!(async {
         // The one hot route is entered directly: it spares the router's boxes on every upload. The router
         // has its row nevertheless, for its other methods.
         if request.method() == Method::POST && request.uri().path() == ingest::PATH {
             return ingest::upload(&shared.gateway, request, progress).await;
         }
-        let routed = shared.router.clone().oneshot(request.map(Body::new)).await;
-        routed.unwrap_or_else(|never: Infallible| match never {})
+        // Boxed: unboxed, every slow upload would carry its room along.
+        let routed = Box::pin(shared.router.clone().oneshot(request.map(Body::new)));
+        routed.await.unwrap_or_else(|never: Infallible| match never {})
     });
-    let mut response = answered.await.unwrap_or_else(|| {
+    let mut response = caught(work.as_mut()).await.unwrap_or_else(|| {
         tracing::error!("a handler panicked");
         let mut response = Problem::internal().closing().respond(false);
         if let Some(date) = shared.gateway.date() {
@@ -220,9 +221,9 @@ async fn answer(shared: &Shared, progress: &Progress, request: Request<Incoming>
     response
 }
 
-/// Runs a future; `None` if it panicked. The panic hook has printed where.
-async fn caught<F: Future>(future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
+/// Runs a future; `None` if it panicked. The panic hook has printed where. By reference: given away, the future
+/// would have its room twice in its caller's.
+async fn caught<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     std::future::poll_fn(|cx| {
         // What the future had borrowed is shared state that is sound at every await.
         catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)))
@@ -235,6 +236,26 @@ async fn caught<F: Future>(future: F) -> Option<F::Output> {
 mod tests {
     use super::*;
 
+    /// Thousands of slow uploads hold these at once. 20 KB each is the bar, and hyper's buffers take most of it.
+    #[test]
+    fn what_a_connection_holds_stays_small() {
+        fn driving(shared: Arc<Shared>, stream: TcpStream, place: Place) -> impl Future {
+            drive(shared, stream, place)
+        }
+        fn answering<'a>(
+            shared: &'a Shared,
+            progress: &'a Progress,
+            request: Request<Incoming>,
+        ) -> impl Future + use<'a> {
+            answer(shared, progress, request)
+        }
+        fn room<A, B, C, F>(_: impl Fn(A, B, C) -> F) -> usize {
+            size_of::<F>()
+        }
+        let (driving, answering) = (room(driving), room(answering));
+        assert!(driving < 2048 && answering < 2560, "{driving} and {answering} bytes");
+    }
+
     #[tokio::test]
     async fn a_panic_ends_only_its_own_future() {
         async fn later(panics: bool) -> u8 {
@@ -242,7 +263,7 @@ mod tests {
             assert!(!panics, "as told");
             7
         }
-        assert_eq!(caught(later(false)).await, Some(7));
-        assert_eq!(caught(later(true)).await, None);
+        assert_eq!(caught(pin!(later(false))).await, Some(7));
+        assert_eq!(caught(pin!(later(true))).await, None);
     }
 }

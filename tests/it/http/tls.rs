@@ -36,8 +36,8 @@ impl Bed {
         let mut link = self.connect();
         link.send(format!("GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"));
         let text = String::from_utf8(link.answer().expect("an answer").body).expect("text");
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.and_then(|number| number.parse().ok()).expect("a number")
+        let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        found.and_then(|number| number.parse().ok()).expect("a number")
     }
 }
 
