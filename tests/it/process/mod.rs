@@ -3,6 +3,7 @@
 mod cli;
 mod crash;
 mod help;
+mod proxies;
 mod readme;
 mod shutdown;
 mod start;

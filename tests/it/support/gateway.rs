@@ -103,11 +103,16 @@ pub(crate) fn run(command: &mut Command) -> Done {
 }
 
 /// A child that is killed, by its own id, when its handle goes.
-struct Guarded(Child);
+pub(crate) struct Guarded(Child);
 
 impl Guarded {
-    fn spawn(command: &mut Command) -> Self {
+    pub(crate) fn spawn(command: &mut Command) -> Self {
         Self(command.spawn().unwrap_or_else(|error| panic!("{command:?} does not start: {error}")))
+    }
+
+    /// Whether it is over already.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.0.try_wait().expect("waited for").is_some()
     }
 }
 
