@@ -3,6 +3,7 @@
 mod cli;
 mod crash;
 mod help;
+mod limits;
 mod proxies;
 mod readme;
 mod shutdown;

@@ -139,6 +139,11 @@ impl Gateway {
 
     /// Starts a command that becomes a gateway, and waits until it listens.
     pub(crate) fn start_with(command: &mut Command) -> Self {
+        Self::start_hearing(command).0
+    }
+
+    /// The same, with what it said until then.
+    pub(crate) fn start_hearing(command: &mut Command) -> (Self, String) {
         let mut child = Guarded::spawn(command.stdout(Stdio::null()).stderr(Stdio::piped()));
         let stderr = BufReader::new(child.0.stderr.take().expect("a pipe"));
         let (line, lines) = channel();
@@ -159,7 +164,7 @@ impl Gateway {
                 Err(error) => panic!("the gateway does not listen ({error}); it said: {said}"),
             }
         };
-        Self { child, address, lines }
+        (Self { child, address, lines }, said)
     }
 
     /// Its process id.
