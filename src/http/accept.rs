@@ -123,11 +123,6 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::progress::Stage;
-
-    fn idle() -> Progress {
-        Progress::new(Stage::Fresh)
-    }
 
     async fn is_done(future: std::pin::Pin<&mut impl Future<Output = ()>>) -> bool {
         let mut future = future;
@@ -139,7 +134,7 @@ mod tests {
         let places = Places::new(2);
         let held = (places.take().await, places.take().await);
         assert!(places.are_all_taken());
-        let (busy, first, second) = (idle(), idle(), idle());
+        let (busy, first, second) = (Progress::default(), Progress::default(), Progress::default());
         let mut of_busy = pin!(places.wanted(&busy));
         let mut of_first = pin!(places.wanted(&first));
         let mut of_second = pin!(places.wanted(&second));
@@ -174,7 +169,7 @@ mod tests {
         assert!(!is_done(taking.as_mut()).await);
         drop(held);
         taking.await;
-        let late = idle();
+        let late = Progress::default();
         let mut of_late = pin!(places.wanted(&late));
         assert!(!is_done(of_late.as_mut()).await);
     }

@@ -7,11 +7,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Stage {
-    /// The TLS handshake is under way.
-    Handshake,
-    /// Nothing of a first request came yet.
+    /// Nothing came yet, or nothing behind a TLS handshake.
     Fresh,
-    /// A request's header is coming.
+    /// A TLS handshake or a request's header is coming.
     Header,
     /// A request is worked on whose body was not wholly read.
     Body,
@@ -25,16 +23,8 @@ pub(super) enum Stage {
     Idle,
 }
 
-const STAGES: [Stage; 8] = [
-    Stage::Handshake,
-    Stage::Fresh,
-    Stage::Header,
-    Stage::Body,
-    Stage::Work,
-    Stage::Commit,
-    Stage::Answer,
-    Stage::Idle,
-];
+const STAGES: [Stage; 7] =
+    [Stage::Fresh, Stage::Header, Stage::Body, Stage::Work, Stage::Commit, Stage::Answer, Stage::Idle];
 /// How far the count of steps is shifted to make room for a stage.
 const STAGE_BITS: u32 = 3;
 
@@ -55,19 +45,22 @@ pub(super) struct Step(u64);
 impl Step {
     pub(super) fn stage(self) -> Stage {
         let low = usize::try_from(self.0 % (1 << STAGE_BITS)).unwrap_or_default();
-        STAGES[low]
+        // Only stages are ever put there.
+        STAGES.get(low).copied().unwrap_or(Stage::Fresh)
     }
 }
 
-impl Progress {
-    pub(super) fn new(first: Stage) -> Self {
+impl Default for Progress {
+    fn default() -> Self {
         Self {
-            step: AtomicU64::new(first as u64),
+            step: AtomicU64::new(Stage::Fresh as u64),
             last: AtomicU64::new(Stage::Fresh as u64),
             requests: AtomicU32::new(0),
         }
     }
+}
 
+impl Progress {
     pub(super) fn step(&self) -> Step {
         Step(self.step.load(Ordering::Acquire))
     }
@@ -148,10 +141,10 @@ mod tests {
 
     #[test]
     fn follows_requests_through_their_stages() {
-        let progress = Progress::new(Stage::Handshake);
-        assert!(!progress.is_idle(), "a handshake is not thrown away");
+        let progress = Progress::default();
+        assert!(progress.is_idle());
         progress.bytes_came();
-        assert_eq!(progress.stage(), Stage::Handshake);
+        assert!(!progress.is_idle(), "a handshake that goes on is not thrown away");
         progress.handshake_done();
         assert!(progress.is_idle());
         progress.bytes_came();

@@ -26,7 +26,7 @@ use super::accept::{Place, Places, accept_until};
 use super::gateway::Gateway;
 use super::ingest;
 use super::problem::Problem;
-use super::progress::{Progress, Stage};
+use super::progress::Progress;
 use super::socket::{Socket, Transport};
 use super::wire::{Patience, Wire};
 
@@ -114,7 +114,7 @@ pub(super) async fn drive(shared: Arc<Shared>, stream: TcpStream, place: Place) 
         tracing::debug!(%error, "no TCP_NODELAY");
     }
     let tls = shared.gateway.secrets().tls.as_ref().map(|tls| TlsAcceptor::from(tls.config()));
-    let progress = Arc::new(Progress::new(if tls.is_some() { Stage::Handshake } else { Stage::Fresh }));
+    let progress = Arc::new(Progress::default());
     let wire = Wire::new(stream, Arc::clone(&progress), Patience::of(&shared.gateway.http));
     let transport = match tls {
         None => Some(Transport::Plain(wire)),
@@ -139,8 +139,11 @@ async fn shake_hands(
     // Boxed: what a handshake needs is not carried along by the connection afterwards.
     let shaken = Box::pin(timeout(longest, acceptor.accept(wire)));
     let shaken = tokio::select! {
+        biased;
         shaken = shaken => shaken,
         _ = phase.wait_for(|phase| *phase >= Phase::Draining) => return None,
+        // Only where not a byte of it has come.
+        () = shared.places.wanted(progress) => return None,
     };
     match shaken {
         Ok(Ok(tls)) => {

@@ -41,7 +41,7 @@ impl Patience {
 
     fn at(self, stage: Stage) -> Duration {
         match stage {
-            Stage::Handshake | Stage::Fresh | Stage::Header => self.header,
+            Stage::Fresh | Stage::Header => self.header,
             Stage::Body | Stage::Work | Stage::Commit | Stage::Answer => self.body,
             Stage::Idle => self.idle,
         }

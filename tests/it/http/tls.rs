@@ -130,12 +130,22 @@ fn a_handshake_that_does_not_go_on_is_ended() {
 }
 
 #[test]
-fn handshakes_do_not_take_every_place_for_ever() {
+fn handshakes_that_do_not_begin_make_room_at_once_and_others_in_time() {
+    let bed = start(|http| http.connections_max = 2);
+    let _silent = [bed.tcp(), bed.tcp(), bed.tcp()];
+    let mut link = bed.connect();
+    link.send(upload("a", &batch("a", "x", None, &[1]), ""));
+    assert_eq!(link.answer().expect("an answer").status, 200);
+    bed.gateway.stop();
+
     let bed = start(|http| {
         http.connections_max = 2;
-        http.header_timeout = Duration::from_millis(100);
+        http.header_timeout = Duration::from_millis(300);
     });
-    let _silent = [bed.tcp(), bed.tcp(), bed.tcp()];
+    let mut begun = [bed.tcp(), bed.tcp(), bed.tcp()];
+    for stream in &mut begun {
+        stream.write_all(b"\x16\x03\x01\x02\x00\x01").expect("sent");
+    }
     let mut link = bed.connect();
     link.send(upload("a", &batch("a", "x", None, &[1]), ""));
     assert_eq!(link.answer().expect("an answer").status, 200);

@@ -35,7 +35,7 @@ struct Proxy {
 }
 
 /// Replaces what must be there: a file that changed is noticed.
-fn put(text: String, what: &str, by: &str) -> String {
+fn put(text: &str, what: &str, by: &str) -> String {
     assert!(text.contains(what), "{what:?} is not in the documented file");
     text.replace(what, by)
 }
@@ -56,12 +56,10 @@ impl Proxy {
         let free = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = free.local_addr().expect("an address");
         drop(free);
-        let (mut child, authority) = match kind {
-            Kind::Caddy => (caddy(folder.path(), address, upstream), None),
-            _ => {
-                let authority = Authority::new();
-                (nginx(kind, folder.path(), address, upstream, &authority), Some(authority))
-            }
+        let authority = (kind != Kind::Caddy).then(Authority::new);
+        let mut child = match &authority {
+            None => caddy(folder.path(), address, upstream),
+            Some(authority) => nginx(kind, folder.path(), address, upstream, authority),
         };
         let listens = until("it listens or ends", || match TcpStream::connect(address) {
             Ok(_) => Some(true),
@@ -94,10 +92,10 @@ fn nginx(
         ("/etc/ssl/certs/gateway.example.pem", pair.cert.display().to_string()),
         ("/etc/ssl/private/gateway.example.key", pair.key.display().to_string()),
     ] {
-        site = put(site, what, &by);
+        site = put(&site, what, &by);
     }
     if kind == Kind::NginxUnbuffered {
-        site = put(site, "proxy_request_buffering on;", "proxy_request_buffering off;");
+        site = put(&site, "proxy_request_buffering on;", "proxy_request_buffering off;");
     }
     // What Debian's own nginx.conf has around such a file, as little of it as there must be.
     let temps = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
@@ -121,7 +119,7 @@ fn caddy(folder: &Path, address: SocketAddr, upstream: SocketAddr) -> Guarded {
         ("reverse_proxy 127.0.0.1:8080 {", format!("reverse_proxy {upstream} {{")),
         ("\n{\n", "\n{\n\tadmin off\n".to_owned()),
     ] {
-        site = put(site, what, &by);
+        site = put(&site, what, &by);
     }
     let file = folder.join("Caddyfile");
     std::fs::write(&file, site).expect("a file");
