@@ -1,5 +1,5 @@
 # Each target is one command; what needs more lives in scripts/.
-.PHONY: help run build test check fmt fmt-check lint doc schema schema-check bench release
+.PHONY: help run build test check fmt fmt-check lint doc schema schema-check bench bench-slow release
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ schema-check: ## The generated files are what the code generates
 
 bench: ## End-to-end benchmark against two baselines (minutes; not in CI)
 	cargo bench --locked --bench gateway
+
+bench-slow: ## 5,000 slow uploads at once, with two bars (minutes; not in CI)
+	cargo bench --locked --bench slow
 
 release: ## Build the optimised binary
 	cargo build --locked --release

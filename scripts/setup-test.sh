@@ -19,6 +19,9 @@ need valgrind valgrind
 need python3 python3
 need node nodejs
 need npm npm
+# The proxies of docs/proxies.md. Debian keeps nginx where only root's PATH leads.
+[ -x /usr/sbin/nginx ] || need nginx nginx-light
+need caddy caddy
 
 if [ "${#missing[@]}" -gt 0 ]; then
     echo "installing: ${missing[*]}" >&2

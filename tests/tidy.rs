@@ -26,6 +26,9 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("prometheus", &["src/ops/metrics", "src/ops/metrics.rs"]),
     ("clap", &["src/cli", "src/main.rs", "src/ops/config"]),
     ("reqwest", &["src/cli"]),
+    ("rustix", &["src/ops/descriptors.rs"]),
+    ("rustls", &["src/ops/tls.rs", "src/cli/web.rs"]),
+    ("tokio_rustls", &["src/http"]),
     // Packing is the senders' side, unpacking the gateway's; neither is anybody else's.
     ("flate2", &["src/fleet", "src/domain/decode"]),
     ("zstd", &["src/fleet", "src/domain/decode"]),

@@ -41,6 +41,8 @@ impl Server {
             ("TIDEGATE_ADMIN_TOKENS", "an-admin-token-for-the-bench-alone"),
             ("TIDEGATE_READ_TOKENS", READ_TOKEN),
             ("TIDEGATE_SQLITE_CACHE_BYTES", "16777216"),
+            // A connection of the load lasts as long as the load.
+            ("TIDEGATE_KEEPALIVE_REQUESTS", "1000000000"),
             ("TIDEGATE_LOG", "warn"),
         ] {
             command.env(name, value);

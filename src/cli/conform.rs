@@ -17,6 +17,7 @@ use self::tap::Report;
 use self::wire::Wire;
 use super::keys::{FleetKeyFlag, Hidden};
 use super::settings::StoreSettings;
+use super::web::Trust;
 use super::{Failure, Terminal};
 use crate::ops::tokens::Role;
 
@@ -47,6 +48,8 @@ pub(super) struct Conform {
     /// The gateway, without a path
     #[arg(required_unless_present = "list")]
     url: Option<String>,
+    #[command(flatten)]
+    trust: Trust,
     #[command(flatten)]
     fleet_key: FleetKeyFlag,
     /// Token to read states and tracks with; the list of processes shows it, so better configure it
@@ -135,7 +138,7 @@ impl Conform {
 
     /// Tokens of the configuration are of the configured gateway: with a key from elsewhere they stay here.
     fn runner(&self, url: &str, terminal: &Terminal) -> Result<Runner, Failure> {
-        let wire = Wire::new(url)?;
+        let wire = Wire::new(url, &self.trust)?;
         let key = self.fleet_key.resolve(&self.settings, terminal)?;
         let given = |token: &Option<Hidden>| token.as_ref().map(|Hidden(text)| text.clone());
         let (mut read_token, mut admin_token) = (given(&self.token), given(&self.admin_token));

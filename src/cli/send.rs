@@ -12,6 +12,7 @@ use serde::Deserialize;
 use self::upload::{Answer, Uploader};
 use super::keys::{FleetKeyFlag, Hidden, read_device_id};
 use super::settings::StoreSettings;
+use super::web::Trust;
 use super::{Failure, Terminal};
 use crate::domain::ids::DeviceId;
 use crate::domain::signature::{FleetKey, SIGNATURE_LEN, read_key};
@@ -27,6 +28,7 @@ line. Exits 0 when every file was acknowledged (200 or 202), 1 otherwise.
 Examples:
   tidegate send batch.json
   tidegate send --key t4myAYV8jquLB58IJOnuaJnYyehT+el8txNpupoWeJo= --url https://gateway.example batch.json
+  tidegate send --url https://gateway.example --ca ca.pem batch.json
   tidegate send --device track-exp-084 - < batch.json
   tidegate send --encoding cbor+zstd batch.json
   tidegate send --retry 5 --minimal fixtures/demo/*.json";
@@ -41,6 +43,8 @@ pub(super) struct Send {
     /// The gateway, without a path
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     url: String,
+    #[command(flatten)]
+    trust: Trust,
     /// The device; needed where it cannot be read from the file
     #[arg(long, value_name = "ID", value_parser = read_device_id)]
     device: Option<DeviceId>,
@@ -85,7 +89,7 @@ pub(super) fn run(command: &Send, terminal: &mut Terminal) -> Result<(), Failure
         ),
         None => Key::Fleet(command.fleet_key.resolve(&command.settings, terminal)?),
     };
-    let uploader = Uploader::new(&command.url, command.minimal, command.retry)?;
+    let uploader = Uploader::new(&command.url, &command.trust, command.minimal, command.retry)?;
     let mut all_acknowledged = true;
     for file in &command.files {
         all_acknowledged &= match send_file(command, &key, &uploader, file, terminal) {

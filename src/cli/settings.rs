@@ -53,6 +53,7 @@ fn augment(command: Command, wanted: impl Fn(&Setting) -> bool) -> Command {
 
 fn argument(setting: &Setting, flag: &'static str) -> Arg {
     let default = setting.default.unwrap_or_default().trim_matches('"');
+    let default = if default.is_empty() { "none" } else { default };
     Arg::new(setting.name)
         .long(flag)
         .value_name("VALUE")

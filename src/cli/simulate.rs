@@ -15,6 +15,7 @@ use self::link::Link;
 use self::run::{Fleet, Pace};
 use super::keys::{FleetKeyFlag, Hidden};
 use super::settings::StoreSettings;
+use super::web::Trust;
 use super::{Failure, Terminal};
 use crate::domain::ids::DeviceId;
 use crate::domain::time::Timestamp;
@@ -66,6 +67,8 @@ pub(super) struct Simulate {
     /// The gateway, without a path
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     url: String,
+    #[command(flatten)]
+    trust: Trust,
     /// How many trackers
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(DEVICES_MAX)))]
     devices: u32,
@@ -118,7 +121,7 @@ pub(super) fn run(command: &Simulate, terminal: &mut Terminal) -> Result<(), Fai
     let seed = command.seed.map_or_else(random_seed, Ok)?;
     let ids = device_ids(command, seed)?;
     let key = command.fleet_key.resolve(&command.settings, terminal)?;
-    let link = Link::new(&command.url, key, &token(command, terminal)?)?;
+    let link = Link::new(&command.url, &command.trust, key, &token(command, terminal)?)?;
     let pace = Pace {
         duration: command.duration.or((command.batches.is_none() && !command.live).then_some(DURATION)),
         uploads: command.batches.map(u64::from),

@@ -1,9 +1,11 @@
 //! HTTP as the commands speak it to a gateway.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::Args;
 use reqwest::redirect::Policy;
-use reqwest::{Client, Response, Url};
+use reqwest::{Certificate, Client, Response, Url};
 
 use super::Failure;
 
@@ -21,8 +23,27 @@ pub(super) fn route(url: &str, path: &str) -> Result<Url, Failure> {
         .ok_or_else(|| Failure::fault("--url", "is not http://host:port or https://host"))
 }
 
+/// Whom to trust over https.
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct Trust {
+    /// Trust this certificate authority (PEM) over https, and no other
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+}
+
+impl Trust {
+    /// The certificates of the file, which holds one at least; `None`: trust whom this machine trusts.
+    fn authorities(&self) -> Result<Option<Vec<Certificate>>, Failure> {
+        let Some(path) = &self.ca else { return Ok(None) };
+        let fault = |text: &str| Failure::fault("--ca", format!("{} {text}", path.display()));
+        let text = std::fs::read(path).map_err(|error| fault(&format!("cannot be read: {error}")))?;
+        let found = Certificate::from_pem_bundle(&text).unwrap_or_default();
+        if found.is_empty() { Err(fault("holds no certificate (PEM)")) } else { Ok(Some(found)) }
+    }
+}
+
 /// A client for this gateway: no redirects, and no certificates needed for plain HTTP.
-pub(super) fn client(url: &Url) -> Result<Client, Failure> {
+pub(super) fn client(url: &Url, trust: &Trust) -> Result<Client, Failure> {
     // Fails only where the process has a provider already, which then serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
@@ -30,7 +51,9 @@ pub(super) fn client(url: &Url) -> Result<Client, Failure> {
         .read_timeout(READ_TIMEOUT)
         .redirect(Policy::none())
         .http1_title_case_headers();
-    if url.scheme() == "http" {
+    if let Some(authorities) = trust.authorities()? {
+        builder = builder.tls_certs_only(authorities);
+    } else if url.scheme() == "http" {
         // Plain HTTP must also work on a machine without certificates.
         builder = builder.tls_certs_only([]);
     }

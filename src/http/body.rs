@@ -1,16 +1,17 @@
-//! Reading an upload's body under its bounds.
+//! Reading an upload's body under its bounds. The deadline on its silences is the connection's own, see
+//! [`super::wire`].
 
-use std::time::Duration;
+use std::error::Error;
+use std::io;
 
 use bytes::Bytes;
 use http_body::Body;
 use http_body_util::BodyExt;
-use tokio::time::timeout;
 
 use super::budget::Held;
 
 /// Room made at most before the first byte came: what a client only promises costs it nothing, and us little.
-const FIRST_ROOM: usize = 4096;
+const FIRST_ROOM: usize = 512;
 
 /// Why a body was not read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,26 +26,19 @@ pub(super) enum BodyError {
     Broken,
 }
 
-/// Reads a whole body of at most `max` bytes. The deadline is on silence, not on the whole: 200 KB at
-/// 300 bit/s is fine. Pieces are copied together, so that no read buffer of the connection stays alive for
-/// the sake of a few bytes in it.
-pub(super) async fn read<B>(
-    mut body: B,
-    max: usize,
-    idle: Duration,
-    held: &mut Held,
-) -> Result<Bytes, BodyError>
+/// Reads a whole body of at most `max` bytes. Pieces are copied together, so that no read buffer of the
+/// connection stays alive for the sake of a few bytes in it.
+pub(super) async fn read<B>(mut body: B, max: usize, held: &mut Held) -> Result<Bytes, BodyError>
 where
-    B: Body<Data = Bytes> + Unpin,
+    B: Body<Data = Bytes, Error: Error + 'static> + Unpin,
 {
     let promised = body.size_hint().exact().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
     let mut whole = Vec::new();
     loop {
-        let frame = match timeout(idle, body.frame()).await {
-            Err(_) => return Err(BodyError::Silent),
-            Ok(None) => return Ok(Bytes::from(whole)),
-            Ok(Some(Err(_))) => return Err(BodyError::Broken),
-            Ok(Some(Ok(frame))) => frame,
+        let frame = match body.frame().await {
+            None => return Ok(Bytes::from(whole)),
+            Some(Err(error)) => return Err(why(&error)),
+            Some(Ok(frame)) => frame,
         };
         // Anything else is a trailer, which means nothing here.
         if let Ok(piece) = frame.into_data() {
@@ -60,6 +54,14 @@ where
             whole.extend_from_slice(&piece);
         }
     }
+}
+
+fn why(error: &(dyn Error + 'static)) -> BodyError {
+    let mut causes = std::iter::successors(Some(error), |&error| error.source());
+    let silent = causes.any(|cause| {
+        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
+    });
+    if silent { BodyError::Silent } else { BodyError::Broken }
 }
 
 #[cfg(test)]
@@ -92,7 +94,7 @@ mod tests {
         let budget = Budget::new(room);
         let mut held = budget.open();
         let pieces = Pieces(pieces.iter().copied().collect());
-        read(pieces, max, Duration::from_mins(5), &mut held).await
+        read(pieces, max, &mut held).await
     }
 
     #[tokio::test]
@@ -104,20 +106,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn gives_up_on_silence() {
-        struct Silence;
-        impl Body for Silence {
+    async fn tells_silence_from_a_break() {
+        struct Ends(io::ErrorKind);
+        impl Body for Ends {
             type Data = Bytes;
-            type Error = Infallible;
+            type Error = io::Error;
             fn poll_frame(
                 self: Pin<&mut Self>,
                 _: &mut Context<'_>,
-            ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-                Poll::Pending
+            ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+                Poll::Ready(Some(Err(self.0.into())))
             }
         }
-        let mut held = Budget::new(9).open();
-        let read = read(Silence, 5, Duration::ZERO, &mut held).await;
-        assert_eq!(read, Err(BodyError::Silent));
+        for (kind, error) in [
+            (io::ErrorKind::TimedOut, BodyError::Silent),
+            (io::ErrorKind::UnexpectedEof, BodyError::Broken),
+            (io::ErrorKind::ConnectionReset, BodyError::Broken),
+        ] {
+            let mut held = Budget::new(9).open();
+            assert_eq!(read(Ends(kind), 5, &mut held).await, Err(error), "{kind}");
+        }
     }
 }

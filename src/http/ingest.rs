@@ -85,7 +85,7 @@ pub(super) async fn upload<B>(
     progress: &Progress,
 ) -> Response<Body>
 where
-    B: http_body::Body<Data = Bytes> + Unpin,
+    B: http_body::Body<Data = Bytes, Error: std::error::Error + 'static> + Unpin,
 {
     let minimal = gateway.http.minimal_answers || prefer::wants_minimal(request.headers());
     let mut response = match take(gateway, request, progress).await {
@@ -107,7 +107,7 @@ where
 
 async fn take<B>(gateway: &Arc<Gateway>, request: Request<B>, progress: &Progress) -> Result<Receipt, Problem>
 where
-    B: http_body::Body<Data = Bytes> + Unpin,
+    B: http_body::Body<Data = Bytes, Error: std::error::Error + 'static> + Unpin,
 {
     let (parts, body) = request.into_parts();
     let claim = claim(gateway, &parts.headers).map_err(|problem| {
@@ -119,10 +119,10 @@ where
     if usize::try_from(body.size_hint().lower()).is_ok_and(|announced| announced > max) {
         return Err(body_problem(BodyError::TooLarge, max));
     }
+    // Their values are pieces of the connection's read buffer: kept, each slow upload would hold two of these.
+    drop(parts);
     let mut held = gateway.inflight.open();
-    let body = body::read(body, max, gateway.http.body_idle_timeout, &mut held)
-        .await
-        .map_err(|error| body_problem(error, max))?;
+    let body = body::read(body, max, &mut held).await.map_err(|error| body_problem(error, max))?;
     let received_at = gateway.clock.now();
     progress.body_read();
     // Nothing is awaited between the last byte and this line: from here on the upload is on its way even if

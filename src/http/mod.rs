@@ -1,8 +1,9 @@
 //! HTTP: all routes as one table, and what serves them.
 //!
-//! Nothing here decides what a batch means; nothing below knows a status code. `serve` owns sockets and the
-//! shutdown, `ingest` the one hot route, the other files a route or a helper each.
+//! Nothing here decides what a batch means; nothing below knows a status code. `accept` takes connections in and
+//! makes room for them, `serve` drives each and owns the shutdown, `ingest` the one hot route, the other files a route or a helper each.
 
+mod accept;
 mod auth;
 mod body;
 mod budget;
@@ -26,6 +27,7 @@ mod status;
 mod testing;
 mod track;
 mod walk;
+mod wire;
 
 use std::sync::Arc;
 

@@ -1,11 +1,9 @@
-//! The connection's socket as hyper sees it, with two things added that a plain one lacks.
+//! The connection as hyper sees it: plain or TLS, over a [`Wire`] with its deadlines, and with a lingering close.
 //!
-//! *Lingering close.* Where a request is refused before its body was read, closing at once makes the kernel
+//! Where a request is refused before its body was read, closing at once makes the kernel
 //! send a reset, and the reset overtakes the answer: the tracker sees a broken connection, retries, and pays
 //! again. So the answer goes out, the sending side is closed, and what still arrives is read and thrown away
 //! for a while.
-//!
-//! *Stalled writes.* A client that stops reading an answer would keep its connection for ever.
 
 use std::io;
 use std::pin::Pin;
@@ -15,23 +13,38 @@ use std::time::Duration;
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
+use tokio_rustls::server::TlsStream;
 
 use super::progress::Progress;
+use super::wire::Wire;
 
 /// Most bytes thrown away at the close: eight times the default body limit.
 const LINGER_BYTES: usize = 8 << 20;
 /// Longest time spent on it.
 const LINGER_TIME: Duration = Duration::from_secs(30);
 
+/// How a connection's bytes travel.
+pub(super) enum Transport {
+    Plain(Wire),
+    // Boxed: plain connections need not carry the room of a TLS session.
+    Tls(Box<TlsStream<Wire>>),
+}
+
+impl Transport {
+    fn wire(&mut self) -> &mut Wire {
+        match self {
+            Self::Plain(wire) => wire,
+            Self::Tls(tls) => tls.get_mut().0,
+        }
+    }
+}
+
 /// See the module.
 pub(super) struct Socket {
-    io: TokioIo<TcpStream>,
+    io: TokioIo<Transport>,
     progress: Arc<Progress>,
-    write_stall: Duration,
-    stalled: Option<Pin<Box<Sleep>>>,
     linger: Option<Linger>,
 }
 
@@ -41,26 +54,12 @@ struct Linger {
 }
 
 impl Socket {
-    /// `write_stall`: how long the client may leave an answer unread.
-    pub(super) fn new(stream: TcpStream, progress: Arc<Progress>, write_stall: Duration) -> Self {
-        Self { io: TokioIo::new(stream), progress, write_stall, stalled: None, linger: None }
+    pub(super) fn new(transport: Transport, progress: Arc<Progress>) -> Self {
+        Self { io: TokioIo::new(transport), progress, linger: None }
     }
 
-    /// Passes a write's result on, unless it has been pending for too long.
-    fn watch<T>(&mut self, cx: &mut Context<'_>, wrote: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if wrote.is_ready() {
-            self.stalled = None;
-            return wrote;
-        }
-        let stall = self.write_stall;
-        let timer = self.stalled.get_or_insert_with(|| Box::pin(sleep(stall)));
-        match timer.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            Poll::Pending => Poll::Pending,
-        }
-    }
-
-    /// Reads and throws away until the client is done, or has used up what it is granted.
+    /// Reads and throws away until the client is done, or has used up what it is granted. Under TLS, too,
+    /// what came is not looked at: it would only be decrypted to be thrown away.
     fn discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let linger = self
             .linger
@@ -71,7 +70,7 @@ impl Socket {
         let mut scratch = [0; 4096];
         loop {
             let mut buffer = ReadBuf::new(&mut scratch);
-            match Pin::new(self.io.inner_mut()).poll_read(cx, &mut buffer) {
+            match self.io.inner_mut().wire().stream().poll_read(cx, &mut buffer) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Ready(Ok(())) => match linger.bytes_left.checked_sub(buffer.filled().len()) {
@@ -95,8 +94,7 @@ impl Read for Socket {
 
 impl Write for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let wrote = Pin::new(&mut self.io).poll_write(cx, bytes);
-        self.watch(cx, wrote)
+        Pin::new(&mut self.io).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -122,7 +120,60 @@ impl Write for Socket {
         cx: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let wrote = Pin::new(&mut self.io).poll_write_vectored(cx, pieces);
-        self.watch(cx, wrote)
+        Pin::new(&mut self.io).poll_write_vectored(cx, pieces)
+    }
+}
+
+impl AsyncRead for Transport {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(wire) => Pin::new(wire).poll_read(cx, buffer),
+            Self::Tls(tls) => Pin::new(tls).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Transport {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(wire) => Pin::new(wire).poll_write(cx, bytes),
+            Self::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(wire) => Pin::new(wire).poll_write_vectored(cx, pieces),
+            Self::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, pieces),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(wire) => wire.is_write_vectored(),
+            Self::Tls(tls) => tls.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(wire) => Pin::new(wire).poll_flush(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(wire) => Pin::new(wire).poll_shutdown(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+        }
     }
 }

@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::config::{Fault, Reader};
+use super::tls::TlsIdentity;
 use super::tokens::{Role, Tokens};
 use crate::domain::signature::{FleetKey, KeyFingerprint, parse_secret, spell_secret};
 
@@ -63,6 +64,8 @@ pub struct Secrets {
     pub resources: Vec<Secret>,
     /// Secrets of the documents lane; empty: the lane is off.
     pub documents: Vec<Secret>,
+    /// With what connections are encrypted; `None`: they are not.
+    pub tls: Option<TlsIdentity>,
 }
 
 impl Secrets {
@@ -82,7 +85,8 @@ impl Secrets {
         });
         let callers = self.tokens.callers().map(|caller| format!("{} ({})", caller.name, caller.role.code()));
         let tokens = format!("tokens {}", callers.collect::<Vec<_>>().join(", "));
-        keys.chain([tokens]).collect::<Vec<_>>().join("; ")
+        let tls = self.tls.as_ref().map(|tls| format!("certificate sha256 {}", tls.fingerprint()));
+        keys.chain([tokens]).chain(tls).collect::<Vec<_>>().join("; ")
     }
 
     /// Adds one entry of a list. The fault's text never holds the entry.

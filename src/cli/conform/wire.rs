@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use super::super::Failure;
-use super::super::web::{chain, client, read_body, route};
+use super::super::web::{Trust, chain, client, read_body, route};
 use super::case::Upload;
 use crate::domain::ids::DeviceId;
 use crate::domain::signature::{FleetKey, SIGNATURE_LEN, hmac_sha256};
@@ -189,14 +189,14 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    pub(super) fn new(url: &str) -> Result<Self, Failure> {
+    pub(super) fn new(url: &str, trust: &Trust) -> Result<Self, Failure> {
         let checked =
             route(url, "/").map_err(|_| Failure::fault("URL", "is not http://host:port or https://host"))?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
-        Ok(Self { base: url.to_owned(), client: client(&checked)?, runtime })
+        Ok(Self { base: url.to_owned(), client: client(&checked, trust)?, runtime })
     }
 
     pub(super) fn exchange(&self, request: &Request) -> Result<Answer, NoAnswer> {

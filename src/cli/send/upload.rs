@@ -7,7 +7,7 @@ use reqwest::{Client, StatusCode, Url};
 use tokio::runtime::Runtime;
 
 use super::super::Failure;
-use super::super::web::{chain, client, read_body, route};
+use super::super::web::{Trust, chain, client, read_body, route};
 use super::backoff;
 use crate::domain::ids::DeviceId;
 use crate::domain::signature::{SIGNATURE_LEN, sign};
@@ -37,13 +37,13 @@ pub(super) struct Uploader {
 
 impl Uploader {
     /// `url` is the gateway's, without the route.
-    pub(super) fn new(url: &str, minimal: bool, retries: u32) -> Result<Self, Failure> {
+    pub(super) fn new(url: &str, trust: &Trust, minimal: bool, retries: u32) -> Result<Self, Failure> {
         let url = route(url, "/v1/batches")?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
-        Ok(Self { client: client(&url)?, url, minimal, retries, runtime })
+        Ok(Self { client: client(&url, trust)?, url, minimal, retries, runtime })
     }
 
     /// Uploads one body, again and again as configured; `tell` hears of each pause.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::super::Failure;
-use super::super::web::{chain, client, read_body, route};
+use super::super::web::{Trust, chain, client, read_body, route};
 use super::broken::{HalfBody, half_header};
 use crate::domain::ids::DeviceId;
 use crate::domain::signature::{FleetKey, SIGNATURE_LEN, sign};
@@ -45,12 +45,12 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(url: &str, key: FleetKey, token: &str) -> Result<Self, Failure> {
+    pub(super) fn new(url: &str, trust: &Trust, key: FleetKey, token: &str) -> Result<Self, Failure> {
         let uploads = route(url, "/v1/batches")?;
         let mut authorization = HeaderValue::try_from(format!("Bearer {token}"))
             .map_err(|_| Failure::fault("--token", "holds a character that no token has"))?;
         authorization.set_sensitive(true);
-        Ok(Self { client: client(&uploads)?, uploads, url: url.to_owned(), key, authorization })
+        Ok(Self { client: client(&uploads, trust)?, uploads, url: url.to_owned(), key, authorization })
     }
 
     /// Signs and sends a body, and waits for the receipt.

@@ -19,6 +19,7 @@ pub(crate) use self::read::Reader;
 pub use self::settings::{SETTINGS, Setting};
 pub use self::source::Flags;
 use super::secrets::Configured;
+use super::tls::TlsFiles;
 use crate::domain::batch::Limits;
 use crate::domain::decide::{Policy, QUARANTINE_ENTRY_BYTES, ReusedBatchId};
 use crate::store::StoreOptions;
@@ -35,10 +36,14 @@ pub struct HttpOptions {
     pub inflight_bytes: usize,
     /// Most connections at once.
     pub connections_max: usize,
-    /// Time to receive a request's header.
+    /// Longest silence before and within a request's header.
     pub header_timeout: Duration,
     /// Longest silence between two pieces of a body.
     pub body_idle_timeout: Duration,
+    /// How long a connection is kept for a next request.
+    pub keepalive_timeout: Duration,
+    /// Most requests of one connection.
+    pub keepalive_requests: u32,
     /// Answer 200 where the contract says 202.
     pub success_status_200: bool,
     /// Answer uploads as if every one asked `Prefer: return=minimal`.
@@ -59,6 +64,8 @@ impl Default for HttpOptions {
             connections_max: 16_384,
             header_timeout: Duration::from_mins(2),
             body_idle_timeout: Duration::from_mins(5),
+            keepalive_timeout: Duration::from_mins(3),
+            keepalive_requests: 10_000,
             success_status_200: false,
             minimal_answers: false,
             shared_fleet_key: false,
@@ -73,6 +80,8 @@ impl Default for HttpOptions {
 pub struct Config {
     /// Address to listen on.
     pub listen: String,
+    /// With what to speak TLS; `None`: plain HTTP.
+    pub tls: Option<TlsFiles>,
     /// The store.
     pub store: StoreUrl,
     /// Decoding bounds.
@@ -97,6 +106,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: "127.0.0.1:8080".to_owned(),
+            tls: None,
             store: StoreUrl::Sqlite("data/tidegate.db".into()),
             limits: Limits::default(),
             store_options: StoreOptions::default(),
@@ -182,14 +192,27 @@ pub fn load(
 
 fn read_config(reader: &mut Reader) -> Config {
     let default = Config::default();
+    let tls = read_tls(reader);
     Config {
         listen: reader.address("listen", &default.listen),
         store: reader.store("store", default.store),
         limits: read_limits(reader, &default.limits),
         store_options: read_store_options(reader, &default.store_options),
         writer: read_writer(reader, &default.writer),
-        http: read_http(reader, &default.http),
+        http: read_http(reader, &default.http, tls.is_some()),
+        tls,
     }
+}
+
+/// Both files or neither. Whether they can be used shows when they are read, at start.
+fn read_tls(reader: &mut Reader) -> Option<TlsFiles> {
+    match (reader.path("tls_cert"), reader.path("tls_key")) {
+        (Some(cert), Some(key)) => return Some(TlsFiles { cert, key }),
+        (None, None) => {}
+        (Some(_), None) => reader.fault("tls_key", "is not set, but tls_cert is: TLS needs both"),
+        (None, Some(_)) => reader.fault("tls_cert", "is not set, but tls_key is: TLS needs both"),
+    }
+    None
 }
 
 fn read_limits(reader: &mut Reader, default: &Limits) -> Limits {
@@ -233,13 +256,19 @@ fn read_writer(reader: &mut Reader, default: &WriterOptions) -> WriterOptions {
     }
 }
 
-fn read_http(reader: &mut Reader, default: &HttpOptions) -> HttpOptions {
+fn read_http(reader: &mut Reader, default: &HttpOptions, tls: bool) -> HttpOptions {
     HttpOptions {
         body_bytes_max: reader.size("body_bytes_max", 1 << 10..=1 << 28, default.body_bytes_max),
         inflight_bytes: reader.size("inflight_bytes", 1 << 10..=1 << 36, default.inflight_bytes),
         connections_max: reader.size("connections_max", 1..=1_000_000, default.connections_max),
         header_timeout: reader.seconds("header_timeout_s", 1..=3600, default.header_timeout),
         body_idle_timeout: reader.seconds("body_idle_timeout_s", 1..=86_400, default.body_idle_timeout),
+        keepalive_timeout: reader.seconds("keepalive_timeout_s", 1..=86_400, default.keepalive_timeout),
+        keepalive_requests: reader.number(
+            "keepalive_requests",
+            1..=1_000_000_000,
+            default.keepalive_requests,
+        ),
         success_status_200: reader.choice(
             "success_status",
             &[("202", false), ("200", true)],
@@ -247,7 +276,8 @@ fn read_http(reader: &mut Reader, default: &HttpOptions) -> HttpOptions {
         ),
         minimal_answers: reader.flag("minimal_answers", default.minimal_answers),
         shared_fleet_key: reader.flag("shared_fleet_key", default.shared_fleet_key),
-        session_secure: reader.flag("session_secure", default.session_secure),
+        // Over TLS there is no reason to let the cookie travel in clear.
+        session_secure: reader.flag("session_secure", default.session_secure) || tls,
         drain: reader.seconds("drain_s", 1..=3600, default.drain),
     }
 }

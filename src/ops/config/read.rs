@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -95,6 +96,14 @@ impl Reader {
             self.fault(key, format!("{text:?} is not host:port, as in 127.0.0.1:8080 or [::1]:8080"));
         }
         text
+    }
+
+    /// The path of a file, or nothing.
+    pub(super) fn path(&mut self, key: &'static str) -> Option<PathBuf> {
+        match self.values.get(key) {
+            Some(Raw::Text(text)) if text.trim().is_empty() => None,
+            _ => self.text(key).map(PathBuf::from),
+        }
     }
 
     /// `sqlite:PATH`.

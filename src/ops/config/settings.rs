@@ -41,6 +41,8 @@ const fn secret(name: &'static str, help: &'static str) -> Setting {
 /// All settings, in the order of the example file.
 pub const SETTINGS: &[Setting] = &[
     plain("listen", "\"127.0.0.1:8080\"", "Address and port to listen on; port 0 takes a free one"),
+    plain("tls_cert", "\"\"", "Certificate and chain (PEM) to speak https with; empty: plain http"),
+    plain("tls_key", "\"\"", "Private key (PEM) of tls_cert; empty: plain http"),
     plain("store", "\"sqlite:data/tidegate.db\"", "The store; the folder of the file is the data directory"),
     plain(
         "log",
@@ -78,7 +80,7 @@ pub const SETTINGS: &[Setting] = &[
     plain(
         "session_secure",
         "false",
-        "Browsers send session cookies over https alone; true behind a TLS proxy",
+        "Browsers send session cookies over https alone; true behind a TLS proxy, and always with tls_cert",
     ),
     plain("guard_days", "7", "Days after which the guard of a new epoch falls by itself"),
     plain("body_bytes_max", "1048576", "Most bytes of a body as sent"),
@@ -90,9 +92,15 @@ pub const SETTINGS: &[Setting] = &[
         "268435456",
         "Most bytes of unfinished and waiting uploads together, as they stand in memory",
     ),
-    plain("connections_max", "16384", "Most connections at once"),
-    plain("header_timeout_s", "120", "Seconds to receive the header of a request"),
+    plain("connections_max", "16384", "Most connections at once; idle ones make room for new ones"),
+    plain("header_timeout_s", "120", "Longest silence before and within the header of a request, in seconds"),
     plain("body_idle_timeout_s", "300", "Longest silence between two pieces of a body, in seconds"),
+    plain(
+        "keepalive_timeout_s",
+        "180",
+        "Seconds that a connection is kept for a next request; more than a proxy in front keeps it",
+    ),
+    plain("keepalive_requests", "10000", "Most requests of one connection"),
     plain("drain_s", "10", "Seconds that a shutdown waits for what is under way"),
     plain("queue_uploads_max", "8192", "Most uploads waiting for the store"),
     plain(

@@ -78,6 +78,8 @@ fn flags_win_over_environment_over_file() {
 fn every_setting_is_read() {
     let file = r#"
         listen = "[::]:0"
+        tls_cert = "/etc/t/cert.pem"
+        tls_key = "/etc/t/key.pem"
         store = "sqlite:/var/lib/t.db"
         shared_fleet_key = true
         success_status = 200
@@ -94,6 +96,8 @@ fn every_setting_is_read() {
         connections_max = 7
         header_timeout_s = 8
         body_idle_timeout_s = 9
+        keepalive_timeout_s = 19
+        keepalive_requests = 20
         drain_s = 10
         queue_uploads_max = 11
         queue_bytes_max = 12000
@@ -112,12 +116,16 @@ fn every_setting_is_read() {
         ("[::]:0", "sqlite:/var/lib/t.db")
     );
     assert_eq!(config.data_dir(), Path::new("/var/lib"));
+    let files = TlsFiles { cert: "/etc/t/cert.pem".into(), key: "/etc/t/key.pem".into() };
+    assert_eq!(config.tls, Some(files));
     let http = HttpOptions {
         body_bytes_max: 2048,
         inflight_bytes: 6000,
         connections_max: 7,
         header_timeout: seconds(8),
         body_idle_timeout: seconds(9),
+        keepalive_timeout: seconds(19),
+        keepalive_requests: 20,
         success_status_200: true,
         minimal_answers: true,
         shared_fleet_key: true,
@@ -141,6 +149,14 @@ fn every_setting_is_read() {
 }
 
 #[test]
+fn with_tls_session_cookies_are_for_https_alone() {
+    let secure =
+        |file: &str| load_with(file, &[], &Flags::default()).expect("loads").config.http.session_secure;
+    assert!(!secure("tls_cert = \"\"\ntls_key = \"\"\n"));
+    assert!(secure("tls_cert = \"c\"\ntls_key = \"k\"\nsession_secure = false\n"));
+}
+
+#[test]
 fn one_wrong_value_is_one_clear_line() {
     for (line, fault) in [
         ("listen = \"8080\"", "listen: \"8080\" is not host:port, as in 127.0.0.1:8080 or [::1]:8080"),
@@ -149,6 +165,9 @@ fn one_wrong_value_is_one_clear_line() {
         ("listen = \"\"", "listen: is empty; leave it out for the default"),
         ("listen = [\"a:1\"]", "listen: is a list; one value is wanted"),
         ("listen = {}", "listen: must be text, a number, true or false (or a list of texts)"),
+        ("tls_cert = \"a\"", "tls_key: is not set, but tls_cert is: TLS needs both"),
+        ("tls_key = \"a\"\ntls_cert = \" \"", "tls_cert: is not set, but tls_key is: TLS needs both"),
+        ("keepalive_requests = 0", "keepalive_requests: \"0\" is not a whole number from 1 to 1000000000"),
         ("readers = 0", "readers: \"0\" is not a whole number from 1 to 64"),
         ("readers = 65", "readers: \"65\" is not a whole number from 1 to 64"),
         ("readers = 1.5", "readers: \"1.5\" is not a whole number from 1 to 64"),

@@ -13,6 +13,7 @@ use tidegate::domain::signature::FleetKey;
 use tidegate::ops::clock::MockClock;
 use tidegate::ops::config::{Config, HttpOptions};
 use tidegate::ops::secrets::{Secret, Secrets};
+use tidegate::ops::tls::TlsIdentity;
 use tidegate::ops::tokens::{Role, Tokens};
 use tidegate::store::{Store, StoreOptions, StoreUrl, open};
 use tokio::net::TcpListener;
@@ -51,6 +52,11 @@ impl Gateway {
 
     /// Starts one with other HTTP options.
     pub(crate) fn start_with(change: impl FnOnce(&mut HttpOptions)) -> Self {
+        Self::start_over(None, change)
+    }
+
+    /// Starts one that speaks TLS.
+    pub(crate) fn start_over(tls: Option<TlsIdentity>, change: impl FnOnce(&mut HttpOptions)) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut http = HttpOptions::default();
         change(&mut http);
@@ -58,6 +64,7 @@ impl Gateway {
         let store = open::open(&config.store, &config.store_options).expect("a store");
         let clock = Arc::new(MockClock::new(at(0)));
         let secrets = secrets(FLEET_KEY, &[(Role::Read, TOKEN), (Role::Admin, NAMED_ADMIN_TOKEN)]);
+        let secrets = Secrets { tls, ..secrets };
         let runtime = Runtime::new().expect("threads");
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -120,6 +127,7 @@ pub(crate) fn secrets(fleet_key: &[u8], tokens: &[(Role, &str)]) -> Secrets {
 fn config(folder: &Path, http: HttpOptions) -> Config {
     Config {
         listen: String::new(),
+        tls: None,
         store: StoreUrl::Sqlite(folder.join("tidegate.db")),
         limits: tidegate::domain::batch::Limits::default(),
         store_options: StoreOptions::default(),
@@ -172,6 +180,11 @@ impl Client {
 
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.get_mut().write_all(bytes.as_ref()).expect("the gateway reads");
+    }
+
+    /// Sends what the gateway may refuse, and stop reading, before it has all of it.
+    pub(crate) fn try_send(&mut self, bytes: impl AsRef<[u8]>) {
+        let _ = self.stream.get_mut().write_all(bytes.as_ref());
     }
 
     pub(crate) fn end_sending(&mut self) {

@@ -5,11 +5,14 @@ mod cli;
 mod conform;
 mod crash;
 mod help;
+mod limits;
 mod protocol;
+mod proxies;
 mod readme;
 mod shutdown;
 mod simulate;
 mod start;
+mod tls;
 mod wire_bytes;
 mod write_errors;
 

@@ -147,6 +147,11 @@ impl Guarded {
     pub(crate) fn spawn(command: &mut Command) -> Self {
         Self(command.spawn().unwrap_or_else(|error| panic!("{command:?} does not start: {error}")))
     }
+
+    /// Whether it is over already.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.0.try_wait().expect("waited for").is_some()
+    }
 }
 
 impl Drop for Guarded {
@@ -172,6 +177,11 @@ impl Gateway {
 
     /// Starts a command that becomes a gateway, and waits until it listens.
     pub(crate) fn start_with(command: &mut Command) -> Self {
+        Self::start_hearing(command).0
+    }
+
+    /// The same, with what it said until then.
+    pub(crate) fn start_hearing(command: &mut Command) -> (Self, String) {
         let mut child = Guarded::spawn(command.stdout(Stdio::null()).stderr(Stdio::piped()));
         let stderr = BufReader::new(child.0.stderr.take().expect("a pipe"));
         let (line, lines) = channel();
@@ -182,7 +192,8 @@ impl Gateway {
         let address = loop {
             match lines.recv_timeout(PATIENCE) {
                 Ok(line) => {
-                    if let Some((_, address)) = line.split_once("listening on http://") {
+                    if let Some((_, url)) = line.split_once("listening on ") {
+                        let (_, address) = url.split_once("://").expect("a URL");
                         break address.parse().expect("an address");
                     }
                     said.push_str(&line);
@@ -191,7 +202,7 @@ impl Gateway {
                 Err(error) => panic!("the gateway does not listen ({error}); it said: {said}"),
             }
         };
-        Self { child, address, lines }
+        (Self { child, address, lines }, said)
     }
 
     /// Its process id.

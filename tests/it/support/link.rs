@@ -1,6 +1,6 @@
 //! A client's connection to a gateway that may go away at any moment: every fault is a value.
 
-use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::io::{self, BufRead, BufReader, ErrorKind, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
 use serde_json::Value;
@@ -18,7 +18,7 @@ pub(crate) struct Link {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    head: String,
+    pub(crate) head: String,
     pub(crate) body: Vec<u8>,
 }
 
@@ -135,14 +135,15 @@ impl Link {
     }
 }
 
-fn read_line(stream: &mut BufReader<TcpStream>, into: &mut String) -> io::Result<()> {
+fn read_line(stream: &mut impl BufRead, into: &mut String) -> io::Result<()> {
     match stream.read_line(into)? {
         0 => Err(ErrorKind::UnexpectedEof.into()),
         _ => Ok(()),
     }
 }
 
-fn read_answer(stream: &mut BufReader<TcpStream>) -> io::Result<Answer> {
+/// Reads one answer from any kind of connection.
+pub(super) fn read_answer(stream: &mut impl BufRead) -> io::Result<Answer> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
         read_line(stream, &mut head)?;
@@ -159,7 +160,7 @@ fn read_answer(stream: &mut BufReader<TcpStream>) -> io::Result<Answer> {
 }
 
 /// Whether there is another chunk behind it.
-fn read_chunk(stream: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> io::Result<bool> {
+fn read_chunk(stream: &mut impl BufRead, body: &mut Vec<u8>) -> io::Result<bool> {
     let mut line = String::new();
     read_line(stream, &mut line)?;
     let size = usize::from_str_radix(line.trim(), 16).map_err(|_| ErrorKind::InvalidData)?;

@@ -5,6 +5,7 @@ pub(crate) mod bed;
 pub(crate) mod gateway;
 pub(crate) mod link;
 pub(crate) mod lossy_proxy;
+pub(crate) mod tls;
 pub(crate) mod tracker;
 
 use tidegate::domain::ids::{DeviceId, EpochId, Key, Seq};
