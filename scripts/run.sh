@@ -4,7 +4,7 @@
 # DEVICES=N the size of the fleet, DURATION=60s ends it by itself.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/setup-test.sh
+scripts/setup-test.sh build
 
 listen=${LISTEN:-127.0.0.1:8080}
 store=sqlite:run/tidegate.db
@@ -52,11 +52,14 @@ setsid "$tidegate" simulate --url "$url" --store "$store" --prefix "$prefix" --d
 fleet=$!
 trap 'kill -INT "$fleet" 2>/dev/null || true' INT TERM
 # A signal ends the waiting, not the fleet.
-agreed=0
-while kill -0 "$fleet" 2>/dev/null; do
+wait_for_fleet() {
     agreed=0
     wait "$fleet" || agreed=$?
-done
+}
+wait_for_fleet
+while kill -0 "$fleet" 2>/dev/null; do wait_for_fleet; done
+# The last signal may have come with its end: then its own status is still to be had.
+[ "$agreed" -le 128 ] || wait_for_fleet
 trap 'exit 0' INT TERM
 echo
 echo "The law, over the whole database:"

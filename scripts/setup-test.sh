@@ -1,27 +1,30 @@
 #!/usr/bin/env bash
-# Installs what building and testing need and a bare Debian lacks. Quiet where nothing is missing.
+# Installs what building and testing need and a bare Debian lacks; with `build`, only what building and running need. Quiet where nothing is missing.
 set -euo pipefail
 
 missing=()
 need() { command -v "$1" >/dev/null 2>&1 || missing+=("$2"); }
 need cc gcc
 need curl curl
-need openssl openssl
-need mount mount
-need prlimit util-linux
+need setsid util-linux
 need make make
 [ -e /usr/include/stdlib.h ] || missing+=(libc6-dev)
-# The reference trackers, and what checks them.
-[ -e /usr/include/mbedtls/md.h ] || missing+=(libmbedtls-dev)
-[ -e /usr/include/zlib.h ] || missing+=(zlib1g-dev)
-need valgrind valgrind
-[ -e /usr/lib/debug/.build-id ] || missing+=(libc6-dbg)
-need python3 python3
-need node nodejs
-need npm npm
-# The proxies of docs/proxies.md. Debian keeps nginx where only root's PATH leads.
-[ -x /usr/sbin/nginx ] || need nginx nginx-light
-need caddy caddy
+if [ "${1:-}" != build ]; then
+    need openssl openssl
+    need mount mount
+    need prlimit util-linux
+    # The reference trackers, and what checks them.
+    [ -e /usr/include/mbedtls/md.h ] || missing+=(libmbedtls-dev)
+    [ -e /usr/include/zlib.h ] || missing+=(zlib1g-dev)
+    need valgrind valgrind
+    [ -e /usr/lib/debug/.build-id ] || missing+=(libc6-dbg)
+    need python3 python3
+    need node nodejs
+    need npm npm
+    # The proxies of docs/proxies.md. Debian keeps nginx where only root's PATH leads.
+    [ -x /usr/sbin/nginx ] || need nginx nginx-light
+    need caddy caddy
+fi
 
 if [ "${#missing[@]}" -gt 0 ]; then
     echo "installing: ${missing[*]}" >&2

@@ -190,6 +190,7 @@ int tg_answer_keeps(const struct tg_answer *answer) {
 
 int tg_answer_is_ours(const struct tg_answer *answer) {
     static const char receipt[] = "{\"status\":";
-    return answer->body_len == 0 ||
-           (answer->body_len == sizeof answer->body && memcmp(answer->body, receipt, sizeof answer->body) == 0);
+    /* An empty body must be said to be empty: one whose connection ended behind the head may have been anything. */
+    if (answer->body_len == 0) return answer->has_length || answer->chunked;
+    return answer->body_len == sizeof answer->body && memcmp(answer->body, receipt, sizeof answer->body) == 0;
 }

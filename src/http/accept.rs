@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::progress::Progress;
 use super::serve::{Shared, drive};
@@ -19,16 +19,20 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The log says at most this often that all places are taken.
 const FULL_TOLD_EVERY: Duration = Duration::from_mins(1);
 
+/// While a new connection waits for a place, somebody is asked to go this often.
+const ASKED_EVERY: Duration = Duration::from_millis(500);
+
 /// Held by a connection for as long as it lives.
 pub(super) type Place = OwnedSemaphorePermit;
 
-/// The places that connections take. When all are taken, the connection that has been idle for longest gives
-/// its own up, so that whoever holds many connections open and says nothing keeps no tracker out.
+/// The places that connections take. When all are taken, the connection that has been idle, or has not
+/// finished its header, for longest gives its own up, so that whoever holds many connections open and says nothing
+/// keeps no tracker out.
 #[derive(Debug)]
 pub(super) struct Places {
     free: Arc<Semaphore>,
     max: u32,
-    /// Idle connections wait for this, in the order in which they fell idle.
+    /// Connections without a whole header wait for this, in the order in which they came to it.
     wanted: Notify,
 }
 
@@ -43,8 +47,14 @@ impl Places {
         if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
             return Some(place);
         }
-        self.wanted.notify_one();
-        let place = Arc::clone(&self.free).acquire_owned().await.ok();
+        let mut free = pin!(Arc::clone(&self.free).acquire_owned());
+        let place = loop {
+            // Again and again: whoever was asked may have got busy, and not have left.
+            self.wanted.notify_one();
+            if let Ok(place) = timeout(ASKED_EVERY, free.as_mut()).await {
+                break place.ok();
+            }
+        };
         // Somebody may have left by itself before anyone was idle; nobody is wanted out of the way any more.
         let mut asked = pin!(self.wanted.notified());
         asked.as_mut().enable();
@@ -60,7 +70,7 @@ impl Places {
         let _ = self.free.acquire_many(self.max).await;
     }
 
-    /// Returns when this connection shall make room: it is idle, and has been so for longest. To be polled
+    /// Returns when this connection shall make room: it has no whole header, and has had none for longest. To be polled
     /// whenever the connection was.
     pub(super) async fn wanted(&self, progress: &Progress) {
         let mut waiting = pin!(None::<Notified<'_>>);
@@ -71,7 +81,7 @@ impl Places {
                 // Whoever was busy meanwhile waits at the end of the row again. If it was its turn, the next one
                 // in the row gets it.
                 since = Some(step);
-                waiting.set(progress.is_idle().then(|| self.wanted.notified()));
+                waiting.set(progress.may_make_room().then(|| self.wanted.notified()));
             }
             waiting.as_mut().as_pin_mut().map_or(Poll::Pending, |turn| turn.poll(cx))
         })
@@ -91,7 +101,9 @@ pub(super) async fn accept_until(
         let accepting = async {
             let (stream, _) = listener.accept().await?;
             if shared.places.are_all_taken() && told.is_none_or(|at| at.elapsed() > FULL_TOLD_EVERY) {
-                tracing::warn!("connections_max is reached: idle connections make room, others wait");
+                tracing::warn!(
+                    "connections_max is reached: connections without a whole header make room, others wait"
+                );
                 told = Some(Instant::now());
             }
             io::Result::Ok((stream, shared.places.take().await))
@@ -151,7 +163,7 @@ mod tests {
         busy.request_began(false);
         busy.answered();
         busy.reading();
-        assert!(busy.is_idle() && !is_done(of_busy.as_mut()).await);
+        assert!(busy.may_make_room() && !is_done(of_busy.as_mut()).await);
         assert!(!is_done(of_second.as_mut()).await);
         assert!(is_done(of_first.as_mut()).await);
         drop(held.0);

@@ -45,15 +45,30 @@ where
             if piece.len() > max - whole.len() {
                 return Err(BodyError::TooLarge);
             }
-            if !held.take(piece.len()) {
+            if !make_room(&mut whole, piece.len(), promised, held) {
                 return Err(BodyError::NoRoom);
-            }
-            if whole.capacity() == 0 {
-                whole.reserve_exact(promised.min(FIRST_ROOM).max(piece.len()));
             }
             whole.extend_from_slice(&piece);
         }
     }
+}
+
+/// Makes room for a piece, a quarter in reserve at most, and takes that from the budget; `false` where it has no more.
+/// A vector left to itself would double, and hold twice what the budget knows of.
+fn make_room(whole: &mut Vec<u8>, piece: usize, promised: usize, held: &mut Held) -> bool {
+    let (len, room) = (whole.len(), whole.capacity());
+    let needed = len + piece;
+    if needed <= room {
+        return true;
+    }
+    let wanted = if room == 0 { promised.min(FIRST_ROOM) } else { room + room / 4 };
+    // Not past what was promised, as long as the promise holds.
+    let wanted = if promised >= needed { wanted.min(promised) } else { wanted }.max(needed);
+    if !held.take(wanted - room) {
+        return false;
+    }
+    whole.reserve_exact(wanted - len);
+    true
 }
 
 fn why(error: &(dyn Error + 'static)) -> BodyError {

@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::budget::{Budget, Underway};
+use super::decoders::Decoders;
 use super::probe::Probe;
 use super::problem::Problem;
 use crate::domain::batch::Limits;
@@ -65,7 +66,7 @@ pub struct Gateway {
     pub(super) underway: Underway,
     /// Bounds the bodies that are decoded at once and are large, as sent or inside: each may take six times the
     /// decoded limit in memory (itself, as text with the damaged bytes spelled out, and as records).
-    pub(super) decoders: Semaphore,
+    pub(super) decoders: Decoders,
     pub(super) streams: Arc<Semaphore>,
     pub(super) probe: Probe,
     pub(super) openapi: String,
@@ -89,7 +90,7 @@ impl Gateway {
             http: parts.http,
             guard_days: parts.guard_days,
             underway: Underway::default(),
-            decoders: Semaphore::new(decoders),
+            decoders: Decoders::new(decoders),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             probe: Probe::default(),
             openapi: super::openapi::document(),

@@ -23,7 +23,7 @@ use crate::domain::batch::Limits;
 use crate::domain::ids::DeviceId;
 use crate::domain::reason::Reason;
 use crate::domain::receipt::{Receipt, Status};
-use crate::domain::signature::{self, Offered, VerifiedBody};
+use crate::domain::signature::{self, Offered, Signer, VerifiedBody};
 use crate::domain::time::Timestamp;
 use crate::domain::upload::Upload;
 use crate::ops::metrics::Refusal;
@@ -203,11 +203,22 @@ async fn finish(
     (mut held, underway): (Held, UnderwayGuard),
 ) -> Result<Receipt, Problem> {
     let device_id = claim.device_id.clone();
-    let small = (body.len() < LARGE)
-        .then(|| read(&gateway, &claim, body.clone(), received_at, &small(&gateway.limits)));
-    let upload = match small {
-        Some(upload) if !upload.as_ref().is_some_and(has_outgrown) => upload,
-        _ => read_large(&gateway, claim, body, received_at).await?,
+    let upload = if body.len() < LARGE {
+        match verified(&gateway, &claim, body)
+            .map(|body| (body.clone(), read(body, received_at, &small(&gateway.limits))))
+        {
+            Some((body, upload)) if has_outgrown(&upload) => {
+                Some(read_large(&gateway, body, received_at).await?)
+            }
+            read => read.map(|(_, upload)| upload),
+        }
+    } else {
+        let checking = Arc::clone(&gateway);
+        let verified = tokio::task::spawn_blocking(move || verified(&checking, &claim, body)).await;
+        match verified.map_err(|_| Problem::internal())? {
+            Some(body) => Some(read_large(&gateway, body, received_at).await?),
+            None => None,
+        }
     };
     let device = device_id.as_ref().map(DeviceId::as_str);
     let Some(upload) = upload else {
@@ -243,34 +254,34 @@ fn has_outgrown(upload: &Upload) -> bool {
     matches!(&upload.content, Err(unreadable) if unreadable.reason == Reason::DecodedTooLarge)
 }
 
+/// Decodes on a thread that may block, when it is this device's turn.
 async fn read_large(
     gateway: &Arc<Gateway>,
-    claim: Claim,
-    body: Bytes,
+    body: VerifiedBody,
     received_at: Timestamp,
-) -> Result<Option<Upload>, Problem> {
-    // The semaphore is never closed; a permit that is not there would only mean one more thread.
-    let _permit = gateway.decoders.acquire().await;
+) -> Result<Upload, Problem> {
+    let device_id = match body.signer() {
+        Signer::Device(device_id) => Some(device_id.clone()),
+        Signer::Fleet => None,
+    };
+    let turn = gateway.decoders.turn(device_id.as_ref(), gateway.writer.patience()).await;
+    let Some(_turn) = turn else { return Err(Problem::unavailable()) };
     let gateway = Arc::clone(gateway);
-    tokio::task::spawn_blocking(move || read(&gateway, &claim, body, received_at, &gateway.limits))
+    tokio::task::spawn_blocking(move || read(body, received_at, &gateway.limits))
         .await
         .map_err(|_| Problem::internal())
 }
 
-/// Checks the signature and decodes. `None`: no signature holds.
-fn read(
-    gateway: &Gateway,
-    claim: &Claim,
-    body: Bytes,
-    received_at: Timestamp,
-    limits: &Limits,
-) -> Option<Upload> {
+/// Checks the signature. `None`: none holds.
+fn verified(gateway: &Gateway, claim: &Claim, body: Bytes) -> Option<VerifiedBody> {
     let shared = gateway.http.shared_fleet_key;
-    let device_id = claim.device_id.as_ref();
-    let verified = signature::verify(&claim.secrets.fleet_keys, device_id, shared, &claim.offered, body)?;
-    let evidence = verified.clone();
-    let read = catch_unwind(AssertUnwindSafe(|| Upload::read(verified, received_at, limits)));
-    Some(read.unwrap_or_else(|_| failed(evidence, received_at)))
+    signature::verify(&claim.secrets.fleet_keys, claim.device_id.as_ref(), shared, &claim.offered, body)
+}
+
+fn read(body: VerifiedBody, received_at: Timestamp, limits: &Limits) -> Upload {
+    let evidence = body.clone();
+    let read = catch_unwind(AssertUnwindSafe(|| Upload::read(body, received_at, limits)));
+    read.unwrap_or_else(|_| failed(evidence, received_at))
 }
 
 /// An upload on which decoding panicked: authentic, so it is kept whole, and its neighbours go on.

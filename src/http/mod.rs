@@ -7,6 +7,7 @@ mod accept;
 mod auth;
 mod body;
 mod budget;
+mod decoders;
 mod device_view;
 mod etag;
 mod gateway;

@@ -111,9 +111,10 @@ impl Progress {
         self.enter(Stage::Answer);
     }
 
-    /// Whether the connection waits for a request of which nothing came yet: it can be closed without harm.
-    pub(super) fn is_idle(&self) -> bool {
-        matches!(self.stage(), Stage::Fresh | Stage::Idle)
+    /// Whether the connection waits for a request, or for the rest of its header or of a handshake: where all places
+    /// are taken it can be closed, since whoever really meant to send something tries again.
+    pub(super) fn may_make_room(&self) -> bool {
+        matches!(self.stage(), Stage::Fresh | Stage::Idle | Stage::Header)
     }
 
     /// Whether the client may still be sending a body that nobody reads.
@@ -142,26 +143,26 @@ mod tests {
     #[test]
     fn follows_requests_through_their_stages() {
         let progress = Progress::default();
-        assert!(progress.is_idle());
+        assert!(progress.may_make_room());
         progress.bytes_came();
-        assert!(!progress.is_idle(), "a handshake that goes on is not thrown away");
+        assert!(progress.may_make_room(), "a handshake that never ends must not keep a place");
         progress.handshake_done();
-        assert!(progress.is_idle());
+        assert!(progress.may_make_room());
         progress.bytes_came();
-        assert_eq!((progress.stage(), progress.is_idle()), (Stage::Header, false));
+        assert_eq!((progress.stage(), progress.may_make_room()), (Stage::Header, true));
         assert_eq!(progress.request_began(true), 1);
         progress.bytes_came();
         assert_eq!((progress.stage(), progress.body_left()), (Stage::Body, true));
         progress.body_read();
         assert!(progress.committing() && !progress.body_left());
         progress.answered();
-        assert!(progress.committing() && !progress.is_idle(), "the answer is not out");
+        assert!(progress.committing() && !progress.may_make_room(), "the answer is not out");
         progress.reading();
         let idle = progress.step();
-        assert!(progress.is_idle() && idle.stage() == Stage::Idle);
+        assert!(progress.may_make_room() && idle.stage() == Stage::Idle);
 
         assert_eq!(progress.request_began(false), 2);
-        assert!(!progress.committing() && !progress.body_left() && !progress.is_idle());
+        assert!(!progress.committing() && !progress.body_left() && !progress.may_make_room());
         progress.answered();
         progress.reading();
         assert!(progress.step() != idle, "idle again is another step");

@@ -142,7 +142,6 @@ async fn shake_hands(
         biased;
         shaken = shaken => shaken,
         _ = phase.wait_for(|phase| *phase >= Phase::Draining) => return None,
-        // Only where not a byte of it has come.
         () = shared.places.wanted(progress) => return None,
     };
     match shaken {
@@ -175,7 +174,8 @@ async fn speak(shared: &Arc<Shared>, transport: Transport, progress: Arc<Progres
         biased;
         ended = &mut connection => Some(ended),
         _ = phase.wait_for(|phase| *phase >= Phase::Draining) => None,
-        () = shared.places.wanted(&progress) => None,
+        // At once: hyper would wait for the rest of a header, and a refused client for the end of its own body.
+        () = shared.places.wanted(&progress) => return,
     };
     let ended = if ended.is_some() {
         ended

@@ -107,6 +107,11 @@ impl Writer {
         })
     }
 
+    /// How long an upload waits for a place in the queue.
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// Queues an upload and waits for its own receipt. A caller that goes away does not cancel the write.
     pub async fn submit(&self, upload: Upload) -> Result<Receipt, StoreError> {
         let (reply, answer) = oneshot::channel();

@@ -9,8 +9,8 @@
 //! | NaN, Infinity, −Infinity | strings of these names, which are no numbers to any rule |
 //! | undefined | null |
 //! | other simple values | `"simple(n)"` |
-//! | byte strings | base64url without padding; 16 bytes under tag 37, or as `batch_id`, are a UUID |
-//! | integers past 64 bits (tags 2, 3) | the number, up to 128 bits; else base64url, `~` before a negative one |
+//! | byte strings | `"base64url:…"`, which can be neither a number nor a name; 16 bytes under tag 37, or as `batch_id`, are a UUID |
+//! | integers past 64 bits (tags 2, 3) | the number, up to 128 bits; else as bytes, `~` before those of a negative one |
 //! | any other tag | what it stands before; so times are text (tag 0) or Unix seconds (tag 1) |
 //! | keys that are numbers, bytes or simple values | their JSON as text: 1 is `"1"` |
 //! | keys that are arrays or maps | text that is not Unicode: it costs the record it stands in |
@@ -279,7 +279,8 @@ impl<'a> Walk<'a> {
     }
 
     fn base64(&mut self, sign: &str, bytes: &[u8]) {
-        self.write(format_args!("\"{sign}{}\"", URL_SAFE_NO_PAD.encode(bytes)));
+        // Bare, the three bytes d7 6d f8 would be "1234", and that a number to every rule.
+        self.write(format_args!("\"base64url:{sign}{}\"", URL_SAFE_NO_PAD.encode(bytes)));
     }
 
     /// The next chunk of a string of no stated length; `None` at its end. Chunks have a length and are of the

@@ -15,9 +15,12 @@ use zstd::zstd_safe::zstd_sys::ZSTD_ErrorCode;
 use zstd::zstd_safe::{self, DCtx};
 
 use super::fault::Fault;
-use super::form::{Packing, ZSTD_FRAME, begins_gzip, begins_zstd};
+use super::form::{PRESET_DICTIONARY, Packing, ZSTD_FRAME, begins_gzip, begins_zstd};
 use super::is_padding;
 use crate::domain::reason::Reason;
+
+/// Most members or frames of one body: each costs some ten microseconds to begin, however little it holds.
+const PARTS_MAX: usize = 1024;
 
 /// Output made at a time.
 const PIECE: usize = 32 << 10;
@@ -47,7 +50,7 @@ impl Output {
     /// One member or several, as RFC 1952 has it.
     fn gzip(&mut self, body: &[u8]) -> Result<(), Fault> {
         let mut member = GzDecoder::new(body);
-        loop {
+        for _ in 0..PARTS_MAX {
             self.fill(&mut member)?;
             let behind = *member.get_ref();
             if is_padding(behind) {
@@ -58,9 +61,13 @@ impl Output {
             }
             member.reset(behind);
         }
+        Err(self.too_many_parts())
     }
 
     fn zlib(&mut self, body: &[u8]) -> Result<(), Fault> {
+        if body.get(1).is_some_and(|flags| flags & PRESET_DICTIONARY != 0) {
+            return Err(Fault::new(Reason::UnsupportedEncoding, "the body is zlib with a preset dictionary"));
+        }
         let mut stream = Zlib { rest: body, state: Decompress::new(true), ended: false };
         self.fill(&mut stream)?;
         if is_padding(stream.rest) { Ok(()) } else { Err(self.trailing(stream.rest)) }
@@ -71,7 +78,7 @@ impl Output {
         let mut context = DCtx::try_create()
             .ok_or_else(|| Fault::new(Reason::InternalError, "no memory for a zstd decoder"))?;
         let mut rest = body;
-        loop {
+        for _ in 0..PARTS_MAX {
             // Of a frame that is to be skipped the library tells its kind instead.
             if rest.starts_with(&ZSTD_FRAME) && zstd_safe::get_dict_id_from_frame(rest).is_some() {
                 return Err(Fault::new(Reason::UnsupportedEncoding, "the body is zstd with a dictionary"));
@@ -87,6 +94,7 @@ impl Output {
             }
             rest = behind;
         }
+        Err(self.too_many_parts())
     }
 
     fn zstd_frame(&mut self, context: &mut DCtx<'_>, frame: &[u8]) -> Result<(), Fault> {
@@ -145,6 +153,11 @@ impl Output {
 
     fn zstd_broken(&self, code: zstd_safe::ErrorCode) -> Fault {
         self.broken(zstd_safe::get_error_name(code))
+    }
+
+    fn too_many_parts(&self) -> Fault {
+        let detail = format!("the {} body is in more than {PARTS_MAX} parts", self.packing);
+        Fault::new(Reason::EncodingInvalid, detail)
     }
 
     fn trailing(&self, behind: &[u8]) -> Fault {

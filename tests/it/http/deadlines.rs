@@ -153,6 +153,20 @@ fn connections_that_say_nothing_keep_no_tracker_out() {
 }
 
 #[test]
+fn headers_that_never_end_keep_no_tracker_out() {
+    let gateway = Gateway::start_with(|http| http.connections_max = 5);
+    let mut begun: Vec<_> = (0..5).map(|_| gateway.connect()).collect();
+    for client in &mut begun {
+        client.send("P");
+    }
+    for n in 0..5 {
+        assert_eq!(gateway.upload("a", &batch("a", &n.to_string(), None, &[n])).status, 200);
+    }
+    drop(begun);
+    gateway.stop();
+}
+
+#[test]
 fn a_client_that_does_not_read_its_answer_is_ended() {
     let gateway = Gateway::start_with(|http| http.body_idle_timeout = millis(200));
     let seqs: Vec<u64> = (0..10_000).collect();

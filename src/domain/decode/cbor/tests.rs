@@ -58,12 +58,12 @@ fn what_json_has_no_word_for() {
         ("c2420000", "0"),
         ("c250ffffffffffffffffffffffffffffffff", "340282366920938463463374607431768211455"),
         ("c25100ffffffffffffffffffffffffffffffff", "340282366920938463463374607431768211455"),
-        ("c350ffffffffffffffffffffffffffffffff", r#""~_____________________w""#),
-        ("c2510100000000000000000000000000000000", r#""AQAAAAAAAAAAAAAAAAAAAAA""#),
+        ("c350ffffffffffffffffffffffffffffffff", r#""base64url:~_____________________w""#),
+        ("c2510100000000000000000000000000000000", r#""base64url:AQAAAAAAAAAAAAAAAAAAAAA""#),
         ("c348ffffffffffffffff", "-18446744073709551616"),
         ("c482211a00017561", "[-2,95585]"),
-        ("a1f54100", r#"{"true":"AA"}"#),
-        ("a4f97e0001f6024101033903e704", r#"{"NaN":1,"null":2,"AQ":3,"-1000":4}"#),
+        ("a1f54100", r#"{"true":"base64url:AA"}"#),
+        ("a4f97e0001f6024101033903e704", r#"{"NaN":1,"null":2,"base64url:AQ":3,"-1000":4}"#),
         ("a2f93e0000c24102f5", r#"{"1.5":0,"2":true}"#),
         ("a2820102a0a1800080", r#"{"\ud800?":{},"\ud800?":[]}"#),
         ("bf9fa10102ff00ff", r#"{"\ud800?":0}"#),
@@ -77,7 +77,7 @@ fn what_json_has_no_word_for() {
     let tagged = [&[0xd8, 37][..], &head(2, 16), &uuid].concat();
     assert_eq!(json(&tagged), format!("\"{named}\""));
     let bare = [&head(2, 16), &uuid[..]].concat();
-    let base64 = "ufLI1FPBSCiY5nHT34UiOg";
+    let base64 = "base64url:ufLI1FPBSCiY5nHT34UiOg";
     assert_eq!(json(&bare), format!("\"{base64}\""));
     let pair = |key: &str, value: &[u8]| [text(key), value.to_vec()].concat();
     let map = [
@@ -172,6 +172,9 @@ fn one_bad_value_costs_its_record_only() {
         ([pair("lat", b"\xf9\x7e\x00"), pair("lon", b"\xf9\x7e\x00")].concat(), Reason::PositionInvalid),
         ([pair("lat", b"\xf9\x7c\x00"), pair("lon", &[1])].concat(), Reason::PositionInvalid),
         (pair("lat", b"\xf7\x63lon\x01"), Reason::PositionInvalid),
+        // Bytes whose base64url is digits are no number, and no key in bytes is one of the named fields.
+        (pair("lat", b"\x42\xd3\x5d\x63lon\x01"), Reason::PositionInvalid),
+        (pair("lat", b"\x01\x42\x96\x89\x01"), Reason::PositionInvalid),
     ] {
         let body = [
             &[0xbf][..],
