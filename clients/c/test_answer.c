@@ -64,7 +64,7 @@ static const struct answer_case cases[] = {
     {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n16\r\n{\"status\":\"processed\"}\r\n0\r\n\r\n", TG_WHOLE, 200, 0, 1},
     {"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n000;x=y\r\n\r\n", TG_WHOLE, 200, 0, 1},
     {"HTTP/1.1 200 OK\r\n\r\n{\"status\":\"duplicate\"}", TG_WHOLE, 200, 0, 1},
-    {"HTTP/1.1 204 No Content\r\n\r\n", TG_WHOLE, 204, 1, 1},
+    {"HTTP/1.1 204 No Content\r\n\r\n", TG_WHOLE, 204, 1, 0},
     {"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", TG_WHOLE, 200, 1, 1},
     {"HTTP/1.1 103 Hints\r\nContent-Length: 9\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", TG_WHOLE, 200, 1, 1},
     {"HTTP/1.1 200 OK\r\nX: " A200 "\r\nContent-Length: 0\r\n\r\n", TG_WHOLE, 200, 1, 1},
@@ -72,6 +72,8 @@ static const struct answer_case cases[] = {
     /* A portal's page under the status that would delete records. */
     {"HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n<html>Pay</html>", TG_WHOLE, 200, 0, 0},
     {"HTTP/1.1 200 OK\r\n\r\n<html>", TG_WHOLE, 200, 0, 0},
+    /* One that died behind its head. */
+    {"HTTP/1.1 200 OK\r\n\r\n", TG_WHOLE, 200, 0, 0},
     {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\n<html>\r\n0\r\n\r\n", TG_WHOLE, 200, 0, 0},
     {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", TG_WHOLE, 200, 1, 0},
     /* What is no answer. */

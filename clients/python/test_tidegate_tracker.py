@@ -217,13 +217,15 @@ class Answers(Case):
             (chunked + b"16\r\n" + receipt + b"\r\n0\r\n\r\n", 200, True, True),
             (chunked + b"000;x=y\r\n\r\n", 200, True, True),
             (b"HTTP/1.1 200 OK\r\n\r\n" + receipt, 200, True, True),
-            (b"HTTP/1.1 204 No Content\r\n\r\n", 204, False, True),
+            (b"HTTP/1.1 204 No Content\r\n\r\n", 204, False, False),
             (b"HTTP/1.1 100 Continue\r\n\r\n" + OK, 200, False, True),
             (b"HTTP/1.1 200 OK\r\nX: " + b"a" * 300 + b"\r\nContent-Length: 0\r\n\r\n", 200, False, True),
             (b"HTTP/1.1 200 OK\r\nX: \xff\r\nContent-Length: 0\r\n\r\n", 200, False, True),
             # A portal's page under the status that would delete records.
             (b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>", 200, False, False),
             (b"HTTP/1.1 200 OK\r\n\r\n<html>", 200, True, False),
+            # One that died behind its head.
+            (b"HTTP/1.1 200 OK\r\n\r\n", 200, True, False),
             (chunked + b"6\r\n<html>\r\n0\r\n\r\n", 200, True, False),
         ]:
             for piece in (1, 7, 64):
@@ -237,7 +239,7 @@ class Answers(Case):
         for data in [
             b"", b"SSH-2.0-x\r\n", b"HTTP/2 200\r\n\r\n", b"HTTP/1.1 2000 OK\r\n\r\n", b"HTTP/1.1 2 OK\r\n\r\n",
             b"HTTP/1.1 099 x\r\n\r\n", b"HTTP/1.1 999 x\r\n\r\n", b"HTTP/1.1 101 x\r\n\r\n", head + b"Content-Length: 0",
-            head + b"Content-Length: 5\r\n\r\nhell", head + b"Content-Length: -1\r\n\r\n",
+            head + b"Content-Length: 5\r\n\r\nhell", head + b"Content-Length: \xc2\xb2\r\n\r\n", "HTTP/1.1 \u00b2\u00b2\u00b2 x\r\n\r\n".encode(), head + b"Content-Length: -1\r\n\r\n",
             head + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", head + b"Transfer-Encoding: gzip\r\n\r\n",
             head + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n", b"HTTP/1.1 100 x\r\n\r\n" * 9 + OK,
             head + b"X: y\r\n" * 5000, head + b"Content-Length: 99999\r\n\r\n" + b"x" * 99999, head + b"\0\r\n\r\n",
