@@ -42,8 +42,8 @@ too. A second Ctrl-C gives up. The books of a run take about 200 bytes a record 
 more are made.
 
 The fleet key is found as `tidegate send` finds it. The read token is the first of: --token, TIDEGATE_READ_TOKENS or
-read_tokens of tidegate.toml, secrets.toml in the data directory. Exits 0 where gateway and ledger agree, 1 where they
-differ or the run failed.
+read_tokens of tidegate.toml, secrets.toml in the data directory; beside --fleet-key it must be given, since the gateway
+is another one. Exits 0 where gateway and ledger agree, 1 where they differ or the run failed.
 
 Examples:
   tidegate simulate
@@ -157,6 +157,10 @@ fn begun(history: Duration) -> Timestamp {
 fn token(command: &Simulate, terminal: &Terminal) -> Result<String, Failure> {
     if let Some(Hidden(token)) = &command.token {
         return Ok(token.clone());
+    }
+    if command.fleet_key.is_given() {
+        // A key of its own means another gateway: it must not see this one's token.
+        return Err(Failure::fault("--token", "is needed beside --fleet-key"));
     }
     let loaded = command.settings.load(terminal)?;
     let data_dir = loaded.config.data_dir();

@@ -155,7 +155,7 @@ fn what_cannot_work_fails_at_once_and_says_why() {
         ),
         (
             gateway.address,
-            &["--fleet-key", "not the key of this fleet"],
+            &["--fleet-key", "not the key of this fleet", "--token", TOKEN],
             "tidegate: the gateway refuses the signature of sim-",
         ),
     ] {
