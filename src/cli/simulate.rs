@@ -136,7 +136,7 @@ pub(super) fn run(command: &Simulate, terminal: &mut Terminal) -> Result<(), Fai
         let records_max = usize::from(command.records);
         let script = Script::new(seed, index, id.clone(), rates, command.encoding, records_max);
         let script = match begin {
-            Some(begin) => script.begun_at(begin, HISTORY_PERIOD),
+            Some((begin, now)) => script.begun_at(begin, HISTORY_PERIOD, now),
             None => script,
         };
         (script, Ledger::new(id))
@@ -148,10 +148,10 @@ pub(super) fn run(command: &Simulate, terminal: &mut Terminal) -> Result<(), Fai
     Fleet::new(link, pace, seed).sail(members, terminal)
 }
 
-/// When a fleet began that has been at sea for so long: a whole second, as every style can say it.
-fn begun(history: Duration) -> Timestamp {
-    let now = SystemClock.now().to_micros().div_euclid(1_000_000);
-    Timestamp::EPOCH.plus_seconds(now - i64::try_from(history.as_secs()).unwrap_or(0))
+/// When a fleet began that has been at sea for so long, and the time now: whole seconds, as every style can say them.
+fn begun(history: Duration) -> (Timestamp, Timestamp) {
+    let now = Timestamp::EPOCH.plus_seconds(SystemClock.now().to_micros().div_euclid(1_000_000));
+    (now.plus_seconds(-i64::try_from(history.as_secs()).unwrap_or(0)), now)
 }
 
 fn token(command: &Simulate, terminal: &Terminal) -> Result<String, Failure> {

@@ -181,6 +181,12 @@ impl Member {
         let sea = Arc::clone(&self.sea);
         let id = self.script.device_id().clone();
         let (state, _) = sea.again(|| sea.link.device(&id)).await?;
+        if self.ledger.is_blank() {
+            if state.is_some() {
+                self.differ(format!("device {id}: known, though nothing of it has arrived"), room);
+            }
+            return Ok(());
+        }
         let state = state.unwrap_or(Value::Null);
         let said = read_key(&state, "epoch_id", "last_seq");
         let position = read_key(&state, "position_epoch_id", "position_seq");

@@ -73,6 +73,11 @@ impl Ledger {
         &self.device_id
     }
 
+    /// Whether nothing of the device has arrived, so that no gateway can know it.
+    pub fn is_blank(&self) -> bool {
+        self.batches.is_empty()
+    }
+
     /// Keys in the books.
     pub fn keys(&self) -> usize {
         self.log.len()

@@ -138,6 +138,9 @@ impl Script {
                 let whole = Timestamp::from_micros(now.to_micros() - fraction).unwrap_or(now);
                 let at = whole.plus_seconds(-LIVE_SECONDS * i64::from(left));
                 self.tracker = self.tracker.clone().starting_at(at);
+            } else if let Some(end) = self.past_ends.filter(|end| self.tracker.next_at() > *end) {
+                // Within a batch the past may reach the present: nothing is measured in the future.
+                self.tracker = self.tracker.clone().starting_at(end);
             }
             let mut record = self.tracker.next_record();
             self.trouble.spoil(&mut record, &mut self.random);

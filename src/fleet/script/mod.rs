@@ -135,6 +135,8 @@ pub struct Script {
     newest: Option<(Key, Record)>,
     closing: bool,
     records: u64,
+    /// Where a past that is made up ends.
+    past_ends: Option<Timestamp>,
 }
 
 impl Script {
@@ -172,13 +174,16 @@ impl Script {
             newest: None,
             closing: false,
             records: 0,
+            past_ends: None,
         }
     }
 
-    /// The same life, begun at this time, with so many seconds between two records.
+    /// The same life, begun at this time, with so many seconds between two records, and none of them measured after
+    /// `now` unless it is told the time.
     #[must_use]
-    pub fn begun_at(mut self, begin: Timestamp, seconds: u32) -> Self {
+    pub fn begun_at(mut self, begin: Timestamp, seconds: u32, now: Timestamp) -> Self {
         self.tracker = self.tracker.starting_at(begin).every(seconds);
+        self.past_ends = Some(now);
         self
     }
 

@@ -213,3 +213,24 @@ fn live_records_are_measured_up_to_now() {
     }
     assert!(all > 400 && right * 2 > all, "{right} of {all}");
 }
+
+#[test]
+fn a_past_that_is_made_up_ends_now() {
+    let now = Timestamp::from_seconds(1_796_000_000).expect("a time");
+    // Clocks that are wrong say 1970 or 2099.
+    let sane =
+        |at: &Timestamp| at.to_micros() > 1_700_000_000_000_000 && at.to_micros() < 4_000_000_000_000_000;
+    let mut measured = 0;
+    for index in 0..20 {
+        let mut script = script(9, index, FINE, JSON).begun_at(now.plus_seconds(-36_000), 600, now);
+        while script.next_at() < now {
+            let delivery = script.next(None).expect("goes on");
+            let records = delivery.parcel.readings.iter().filter_map(Reading::record);
+            for at in records.filter_map(|record| record.recorded_at).filter(sane) {
+                assert!(at <= now, "{at} is after {now}");
+                measured += 1;
+            }
+        }
+    }
+    assert!(measured > 500, "{measured}");
+}

@@ -104,6 +104,14 @@ fn a_live_fleet_may_begin_with_a_past() {
     verify(&folder);
 }
 
+#[test]
+fn a_run_that_ends_before_anything_was_sent_agrees() {
+    let folder = Folder::new();
+    let gateway = Gateway::start(&folder);
+    let done = run(&mut simulate(&folder, gateway.address, &["--devices", "5", "--batches", "0"]));
+    expect_agreement(&done);
+}
+
 /// Kills a gateway again and again while a fleet uploads, each time after so many uploads, and starts another one in
 /// its place.
 fn simulate_with_kills(folder: &Folder, gateway: &dyn Fn() -> Command, kills: usize, uploads: f64) -> Done {
