@@ -13,7 +13,8 @@ use tidegate::domain::upload::Upload;
 use tidegate::store::{StoreOptions, StoreUrl, open};
 
 use crate::Outcome;
-use crate::requests::{BATCH_RECORDS, Device, FLEET_KEY};
+use crate::requests::{BATCH_RECORDS, Device};
+use crate::support::FLEET_KEY;
 
 /// Uploads of one transaction.
 const GROUP: u64 = 512;

@@ -13,6 +13,8 @@ mod measure;
 mod python;
 mod report;
 mod requests;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::error::Error;
 use std::io::Write as _;

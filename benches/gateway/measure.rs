@@ -95,7 +95,7 @@ fn warm_up(
     let seconds = usize::try_from(time.as_secs())?;
     let devices = fleet.len();
     prepare(fleet, ready * seconds + devices);
-    load::run(server.address, fleet, connections, Kind::New, Until::EachOnce)?;
+    load::run(server.address(), fleet, connections, Kind::New, Until::EachOnce)?;
     Ok(())
 }
 
@@ -117,7 +117,7 @@ fn timed(
 ) -> Outcome<(Load, Cost)> {
     let own = || machine::cpu_seconds(Path::new("/proc/thread-self"));
     let (before, own_before) = (server.cpu()?, own()?);
-    let load = load::run(server.address, fleet, connections, kind, Until::Elapsed(time))?;
+    let load = load::run(server.address(), fleet, connections, kind, Until::Elapsed(time))?;
     let (after, own_after) = (server.cpu()?, own()?);
     let of_batch = |seconds: f64| 1e6 * seconds / f64::from(load.batches().max(1));
     let cost = Cost {

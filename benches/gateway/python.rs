@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::Outcome;
 use crate::child::Server;
-use crate::requests::FLEET_KEY;
+use crate::support::FLEET_KEY;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/gateway/python_gateway.py");
 

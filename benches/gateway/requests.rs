@@ -6,11 +6,10 @@ use tidegate::domain::signature::{FleetKey, SIGNATURE_LEN, sign};
 use tidegate::fleet::{Tracker, spell};
 
 use crate::Outcome;
+use crate::support::FLEET_KEY;
 
 /// Records of each batch.
 pub(crate) const BATCH_RECORDS: u32 = 20;
-/// The fleet key of all gateways of a run.
-pub(crate) const FLEET_KEY: &str = "a fleet key for the bench alone";
 
 /// A device with its requests; those before `next` were sent.
 #[derive(Clone)]

@@ -12,7 +12,7 @@ use tidegate::domain::signature::{FleetKey, SIGNATURE_LEN, sign};
 use tidegate::fleet::{Tracker, spell};
 
 use crate::Outcome;
-use crate::server::FLEET_KEY;
+use crate::support::FLEET_KEY;
 
 /// Records of each batch.
 const BATCH_RECORDS: usize = 20;

@@ -6,6 +6,8 @@
 
 mod client;
 mod server;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::error::Error;
 use std::io::Write as _;

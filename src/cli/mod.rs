@@ -1,5 +1,6 @@
 //! The commands, one file each. Data goes to stdout, the rest to stderr.
 
+mod backoff;
 mod conform;
 mod failure;
 mod keys;

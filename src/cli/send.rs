@@ -1,6 +1,5 @@
 //! `tidegate send`: signs and uploads batch files as a tracker would.
 
-pub(super) mod backoff;
 mod upload;
 
 use std::io::Read as _;

@@ -127,7 +127,6 @@ pub(super) fn run(command: &Simulate, terminal: &mut Terminal) -> Result<(), Fai
         uploads: command.batches.map(u64::from),
         interval: command.interval.unwrap_or(if command.live { LIVE_INTERVAL } else { INTERVAL }),
         live: command.live,
-        history: command.history,
     };
     let begin = command.history.map(begun);
     let rates = Rates { loss: command.loss, duplicate: command.duplicate, reorder: command.reorder };

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use reqwest::header::RETRY_AFTER;
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, Response, Url};
+use tokio::runtime::Runtime;
 
 use super::Failure;
 
@@ -58,6 +60,20 @@ pub(super) fn client(url: &Url, trust: &Trust) -> Result<Client, Failure> {
         builder = builder.tls_certs_only([]);
     }
     builder.build().map_err(|error| Failure::Failed(format!("cannot start a client: {}", chain(&error))))
+}
+
+/// What drives a client that makes one request at a time.
+pub(super) fn runtime() -> Result<Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Failed(format!("cannot start: {error}")))
+}
+
+/// How long an answer asks the client to wait, if it says so in seconds.
+pub(super) fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
 }
 
 /// The body in one line, cut at [`ANSWER_BYTES_MAX`]; what a terminal would obey becomes a blank.

@@ -38,7 +38,7 @@ impl KeyFingerprint {
 
 impl std::fmt::Display for KeyFingerprint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex(&self.0))
     }
 }
 
@@ -137,7 +137,8 @@ pub fn sign(key: &[u8; SIGNATURE_LEN], body: &[u8]) -> String {
     hex(&hmac_sha256(key, body))
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes in lower-case hex digits.
+pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
         // Writing to a String cannot fail.

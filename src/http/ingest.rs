@@ -203,28 +203,25 @@ async fn finish(
     (mut held, underway): (Held, UnderwayGuard),
 ) -> Result<Receipt, Problem> {
     let device_id = claim.device_id.clone();
-    let upload = if body.len() < LARGE {
-        match verified(&gateway, &claim, body)
-            .map(|body| (body.clone(), read(body, received_at, &small(&gateway.limits))))
-        {
-            Some((body, upload)) if has_outgrown(&upload) => {
-                Some(read_large(&gateway, body, received_at).await?)
-            }
-            read => read.map(|(_, upload)| upload),
-        }
+    let large = body.len() >= LARGE;
+    let verified = if large {
+        let gateway = Arc::clone(&gateway);
+        let verifying = tokio::task::spawn_blocking(move || verified(&gateway, &claim, body));
+        verifying.await.map_err(|_| Problem::internal())?
     } else {
-        let checking = Arc::clone(&gateway);
-        let verified = tokio::task::spawn_blocking(move || verified(&checking, &claim, body)).await;
-        match verified.map_err(|_| Problem::internal())? {
-            Some(body) => Some(read_large(&gateway, body, received_at).await?),
-            None => None,
-        }
+        verified(&gateway, &claim, body)
     };
     let device = device_id.as_ref().map(DeviceId::as_str);
-    let Some(upload) = upload else {
+    let Some(body) = verified else {
         tracing::debug!(code = ?Code::SignatureMismatch, claimed_device_id = device, "upload refused");
         let detail = "No signature in X-Signature is the HMAC-SHA256 of the body under this device's key.";
         return Err(Problem::new(Code::SignatureMismatch, detail).challenge(SCHEME));
+    };
+    let upload = if large {
+        read_large(&gateway, body, received_at).await?
+    } else {
+        let upload = read(body.clone(), received_at, &small(&gateway.limits));
+        if has_outgrown(&upload) { read_large(&gateway, body, received_at).await? } else { upload }
     };
     if !held.raise_to(upload.weight()) {
         return Err(Problem::unavailable());

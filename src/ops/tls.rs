@@ -1,6 +1,6 @@
 //! The certificate and key with which the gateway speaks TLS itself.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use rustls::{Error, ServerConfig};
 use sha2::{Digest as _, Sha256};
 
 use super::config::Fault;
+use crate::domain::signature::hex;
 
 /// The files, as they are configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,12 +128,7 @@ fn fault(setting: &str, path: &Path, text: &str) -> Fault {
 }
 
 fn fingerprint(chain: &[CertificateDer<'_>]) -> String {
-    let mut text = String::new();
-    for byte in chain.first().map(Sha256::digest).unwrap_or_default() {
-        // Writing to a text does not fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    chain.first().map(|cert| hex(&Sha256::digest(cert))).unwrap_or_default()
 }
 
 #[cfg(test)]

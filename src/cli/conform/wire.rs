@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -16,10 +16,10 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use super::super::Failure;
-use super::super::web::{Trust, chain, client, read_body, route};
+use super::super::web::{Trust, chain, client, read_body, route, runtime};
 use super::case::Upload;
 use crate::domain::ids::DeviceId;
-use crate::domain::signature::{FleetKey, SIGNATURE_LEN, hmac_sha256};
+use crate::domain::signature::{FleetKey, SIGNATURE_LEN, hex, hmac_sha256};
 
 /// Most characters of a body that a report shows.
 const SHOWN_CHARS_MAX: usize = 2000;
@@ -147,11 +147,7 @@ impl Signature {
 
     /// Puts the signature where a header's text asks for it.
     fn spell(&self, line: &str) -> String {
-        let hex = self.0.iter().fold(String::new(), |mut text, byte| {
-            // Writing to a String cannot fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        });
+        let hex = hex(&self.0);
         line.replace("{hex}", &hex)
             .replace("{HEX}", &hex.to_ascii_uppercase())
             .replace("{base64}", &STANDARD.encode(self.0))
@@ -192,11 +188,7 @@ impl Wire {
     pub(super) fn new(url: &str, trust: &Trust) -> Result<Self, Failure> {
         let checked =
             route(url, "/").map_err(|_| Failure::fault("URL", "is not http://host:port or https://host"))?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
-        Ok(Self { base: url.to_owned(), client: client(&checked, trust)?, runtime })
+        Ok(Self { base: url.to_owned(), client: client(&checked, trust)?, runtime: runtime()? })
     }
 
     pub(super) fn exchange(&self, request: &Request) -> Result<Answer, NoAnswer> {

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use reqwest::header::RETRY_AFTER;
 use reqwest::{Client, StatusCode, Url};
 use tokio::runtime::Runtime;
 
 use super::super::Failure;
-use super::super::web::{Trust, chain, client, read_body, route};
-use super::backoff;
+use super::super::backoff;
+use super::super::web::{Trust, chain, client, read_body, retry_after, route, runtime};
 use crate::domain::ids::DeviceId;
 use crate::domain::signature::{SIGNATURE_LEN, sign};
 
@@ -39,11 +38,7 @@ impl Uploader {
     /// `url` is the gateway's, without the route.
     pub(super) fn new(url: &str, trust: &Trust, minimal: bool, retries: u32) -> Result<Self, Failure> {
         let url = route(url, "/v1/batches")?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
-        Ok(Self { client: client(&url, trust)?, url, minimal, retries, runtime })
+        Ok(Self { client: client(&url, trust)?, url, minimal, retries, runtime: runtime()? })
     }
 
     /// Uploads one body, again and again as configured; `tell` hears of each pause.
@@ -90,10 +85,9 @@ impl Uploader {
             request = request.header("Prefer", "return=minimal");
         }
         let response = request.send().await.map_err(|error| chain(&error))?;
-        let seconds = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         Ok(Answer {
             status: response.status(),
-            retry_after: seconds.map(Duration::from_secs),
+            retry_after: retry_after(&response),
             body: read_body(response).await?,
         })
     }

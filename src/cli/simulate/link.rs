@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use reqwest::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER};
+use reqwest::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Body, Client, Response, StatusCode, Url};
 use serde_json::Value;
 use tokio::time::timeout;
 
 use super::super::Failure;
-use super::super::web::{Trust, chain, client, read_body, route};
+use super::super::web::{Trust, chain, client, read_body, retry_after, route};
 use super::broken::{HalfBody, half_header};
 use crate::domain::ids::DeviceId;
 use crate::domain::signature::{FleetKey, SIGNATURE_LEN, sign};
@@ -180,15 +180,11 @@ fn read_line(device_id: &DeviceId, line: &[u8]) -> Result<Value, Fault> {
 /// What a status that is no success means: 4xx lasts, but for those by which a gateway says that it was in a hurry.
 async fn refused(response: Response, what: &str) -> Fault {
     let status = response.status();
-    let seconds = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let asked = retry_after(&response);
     let passing = status.is_server_error() || matches!(status.as_u16(), 400 | 408 | 425 | 429);
     let text = read_body(response).await.unwrap_or_default();
     let why = format!("{what} was answered {status} {text}").trim_end().to_owned();
-    if passing {
-        Fault::Passing { why, asked: seconds.map(Duration::from_secs) }
-    } else {
-        Fault::Lasting(why)
-    }
+    if passing { Fault::Passing { why, asked } } else { Fault::Lasting(why) }
 }
 
 async fn within<T>(attempt: impl Future<Output = T>) -> Result<T, Fault> {

@@ -57,8 +57,7 @@ impl Member {
     pub(super) async fn sail(mut self) -> Given<Logbook> {
         let mut uploads = 0;
         let sea = Arc::clone(&self.sea);
-        let mut in_the_past = sea.has_history();
-        if !in_the_past {
+        if !self.script.in_the_past() {
             sea.pause(self.random.below(1000)).await;
         }
         loop {
@@ -66,10 +65,9 @@ impl Member {
             if over {
                 self.script.close();
             }
-            let now = sea.now();
             // The past goes out as fast as answers come: a tracker that was out of sight has a backlog.
-            in_the_past = in_the_past && now.is_some_and(|now| self.script.next_at() < now);
-            let Some(delivery) = self.script.next(now.filter(|_| !in_the_past)) else { break };
+            let in_the_past = self.script.in_the_past();
+            let Some(delivery) = self.script.next(sea.now().filter(|_| !in_the_past)) else { break };
             uploads += 1;
             self.tell(&delivery);
             self.play(&delivery).await?;

@@ -8,8 +8,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::super::send::backoff;
-use super::super::{Failure, Terminal};
+use super::super::{Failure, Terminal, backoff};
 use super::link::{Fault, Link};
 use super::member::{Logbook, Member};
 use super::show::Show;
@@ -38,8 +37,6 @@ pub(super) struct Pace {
     pub(super) uploads: Option<u64>,
     pub(super) interval: Duration,
     pub(super) live: bool,
-    /// How long the fleet has been at sea when it begins to sail in real time.
-    pub(super) history: Option<Duration>,
 }
 
 /// A result, or why the whole run is given up.
@@ -68,11 +65,6 @@ impl Sea {
     pub(super) async fn slot(&self) -> Option<SemaphorePermit<'_>> {
         // It is never closed; without a permit the exchange would only be one too many.
         self.slots.acquire().await.ok()
-    }
-
-    /// Whether the fleet catches up with a past before it sails in real time.
-    pub(super) fn has_history(&self) -> bool {
-        self.pace.history.is_some()
     }
 
     /// The time, where the fleet sails in real time.

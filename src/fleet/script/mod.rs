@@ -187,9 +187,9 @@ impl Script {
         self
     }
 
-    /// When the next record is measured, unless it is told.
-    pub fn next_at(&self) -> Timestamp {
-        self.tracker.next_at()
+    /// Whether its past still goes on.
+    pub fn in_the_past(&self) -> bool {
+        self.past_ends.is_some_and(|end| self.tracker.next_at() < end)
     }
 
     /// Whose life this is.

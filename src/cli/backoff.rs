@@ -15,7 +15,7 @@ pub(super) fn pause(attempt: u32, asked: Option<Duration>, random: u32) -> Durat
 }
 
 /// The same for whoever wants another first and longest pause.
-pub(in crate::cli) fn between(
+pub(super) fn between(
     first: Duration,
     longest: Duration,
     attempt: u32,
@@ -29,7 +29,7 @@ pub(in crate::cli) fn between(
 }
 
 /// Only spreads retries; without random numbers they are not spread.
-pub(in crate::cli) fn random() -> u32 {
+pub(super) fn random() -> u32 {
     let mut bytes = [0; 4];
     getrandom::fill(&mut bytes).map_or(u32::MAX, |()| u32::from_le_bytes(bytes))
 }
